@@ -58,12 +58,15 @@ from search_spaces.space import Configs
 
 FORMS = {
     "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
-    "winograd6": (6, 6),
+    "winograd6": (6, 6), "winograd3": (3, 3),
 }  # fmt: skip
 """Form -> height and width of its tiles of output points: those that divide an image best
 multiply least."""
 STRIDED = ("winograd2", "winograd4")
 """Forms at strides of 2, and along one dimension."""
+SMALL_IMAGES = ("winograd3",)
+"""Forms for images of no more than one tile, as phases of a dilated convolution are: larger ones
+take less in others."""
 MOST_POINTS = 8
 """Where polynomials are evaluated along a side: more lose too many digits."""
 MOST_INPUTS = 11
@@ -89,6 +92,11 @@ BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
 RELOADED_L1_SHARE = 0.5
 """Share of the L1 cache from which on transformed data do not stay beside panels of weights."""
+FEW_TILES = 16
+"""Tiles of an image, at most, where a block may be of several images (chosen): each panel of
+weights would be loaded for too few results."""
+LEAST_TILES, MOST_TILES = 4, 160
+"""Tiles of a block of several images (chosen)."""
 MOST_HELD_BYTES = 1e5
 """Bytes of transformed weights that lie in the L2 cache beside tiles, at most."""
 BLOCK_PARTS = 8.0
@@ -109,6 +117,7 @@ class Tiles:
     """Tiles of all images."""
     points: int
     """Multiplications of a tile per channel pair."""
+    images: int
 
     @staticmethod
     def of(c: Contraction, sides: tuple[int, int]) -> Tiles:
@@ -119,18 +128,25 @@ class Tiles:
         (kh, kw), (down, along) = kernel, c.strides
         return Tiles(
             height=height, width=width, rows=rows, columns=columns,
-            count=c.count * rows * columns,
+            count=c.count * rows * columns, images=c.count,
             points=points_of(height, kh, down) * points_of(width, kw, along),
         )  # fmt: skip
 
     def blocks(self) -> tuple[int, ...]:
-        """Sizes of blocks of tiles: whole rows of them, or parts of one row."""
+        """Sizes of blocks of tiles: whole rows of them, parts of one row, or several images where
+        one has few."""
         parts = (d for d in range(4, self.columns) if self.columns % d == 0)
-        return (*parts, *(self.columns * d for d in range(1, self.rows + 1) if self.rows % d == 0))
+        whole = (self.columns * d for d in range(1, self.rows + 1) if self.rows % d == 0)
+        each = self.rows * self.columns
+        few = self.images if each <= FEW_TILES else 1
+        several = (each * d for d in range(2, few + 1) if few % d == 0)
+        return (*parts, *whole, *(b for b in several if LEAST_TILES <= b <= MOST_TILES))
 
-    def block_shape(self, block: int) -> tuple[int, int]:
-        """Rows and columns of tiles of a block of that size."""
-        return max(1, block // self.columns), min(block, self.columns)
+    def block_shape(self, block: int) -> tuple[int, int, int]:
+        """Images, and of each rows and columns of tiles, of a block of that size."""
+        images = max(1, block // (self.rows * self.columns))
+        rows = min(self.rows, max(1, block // self.columns))
+        return images, rows, min(block, self.columns)
 
 
 class Filtering(ContractionAlgorithm):
@@ -175,10 +191,10 @@ class Filtering(ContractionAlgorithm):
     ) -> None:
         """A block of tiles stays in the cache between steps."""
         tiles, block = Tiles.of(c, self.sides), config.number("block")
-        block_h, block_w = tiles.block_shape(block)
+        images, block_h, block_w = tiles.block_shape(block)
         builder.apply(
             Winograd(buffer=c.tensor, tile_h=tiles.height, tile_w=tiles.width, block_h=block_h,
-            block_w=block_w, lanes=target.lanes(),
+            block_w=block_w, lanes=target.lanes(), together=images if images > 1 else 0,
         ))  # fmt: skip
         size = config.number("lanes") * config.number("vectors")
         if c.groups > 1:
@@ -209,9 +225,10 @@ class Filtering(ContractionAlgorithm):
         if tiles.count > block:
             share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
             return
-        share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")
+        for prefix in ("vin", "vout"):
+            loops = [f"{prefix}_{name}" for name in ("n", "tr", "tc", "c")]
+            share(builder, target, loops[images == 1 :], f"{prefix}_shared")
         share(builder, target, outer[:-1], "shared")
-        share(builder, target, ["vout_tr", "vout_tc", "vout_c"], "vout_shared")
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:  # noqa: ARG002
         return _winograd_cycles(c, machine, configs, Tiles.of(c, self.sides))
@@ -222,6 +239,7 @@ class Filtering(ContractionAlgorithm):
 
 for _form_name, _code in (
     ("winograd2", 2), ("winograd4", 4), ("winograd4x2", 6), ("winograd5", 7), ("winograd6", 8),
+    ("winograd3", 17),
 ):  # fmt: skip
     ALGORITHMS.add(_form_name, Filtering(_form_name, _code, FORMS[_form_name]))
 
@@ -245,6 +263,8 @@ def can_filter(task: Task, c: Contraction, form: str) -> bool:
     small = all(points_of(m, k, s) <= MOST_INPUTS for m, k, s in sides)
     known = form in STRIDED or (len(sides) == 2 and max(strides) == 1)
     large = max(c.row_count, c.points[1]) >= max(tile)
+    if form in SMALL_IMAGES:
+        large = max(c.row_count, c.points[1]) == max(tile)
     return exact and small and known and large and covered(task, c, tile)
 
 
