@@ -54,8 +54,8 @@ class Winograd:
     transformed before the call. `lanes` channels are transformed at a time. Loops: wino_i, wino_j,
     wino_t, and those of oc and ic, are left for further steps; the others are annotated already.
     The data must hold zeros as far as the last tiles read: a halo. With a single block there is no
-    loop around, and the three nests are at the root. A block is of `together` images: where an image
-    has few tiles, weights are read once for several; 1: of all, tiles of the points side by side.
+    loop around, and the three nests are at the root. A block is of `together` images, or 1: of
+    all, without room between points; where an image has few tiles, several share the weights.
     """
 
     step: ClassVar[str] = "winograd"
