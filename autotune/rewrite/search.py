@@ -39,6 +39,8 @@ _SURE = 0.85
 """Share of a predicted time that a graph may take to be preferred; predictions are coarse."""
 _SURE_MEASURED = 0.98
 """The same where every task that differs was measured."""
+_FEW_WAYS = 6
+"""Ways to take a step that are all tried: what gains at all places may gain more at some."""
 _WORTH_S = 2e-6
 """Seconds below which a gain is none."""
 
@@ -88,7 +90,7 @@ def search(
     rewrites: Sequence[Rewrite],
     costs: Costs,
     time_s: float = TIME_S,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.thread_time,
 ) -> Found:
     """The best graph found in so many seconds; the same one where nothing gains."""
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
@@ -147,12 +149,12 @@ def _apart(matches: list[Match], finder: Finder) -> list[Match]:
 def _tried(
     first: _State, state: _State, ways: list[list[Match]], costs: Costs, seen: set[str]
 ) -> Iterator[_State]:
-    """The states behind the ways to take a step, of which the first that gains is enough."""
+    """The states behind the ways to take a step; of many, the first that gains is enough."""
     for matches in ways:
         after = _after(first, state, matches, costs, seen)
         if after is not None:
             yield after
-            if after.gain_s > state.gain_s:
+            if after.gain_s > state.gain_s and len(ways) > _FEW_WAYS:
                 return
 
 
