@@ -54,8 +54,8 @@ _WORTH = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """Covariance of configs' residuals, by tables of the params' choices."""
+class Covariance:
+    """How alike the residuals of configs are, by tables of the params' choices."""
 
     near: tuple[Column, ...]
     """By param, [choice, choice]: exponents of how much less alike two values make configs."""
@@ -65,7 +65,7 @@ class Kernel:
     """Of a config."""
 
     @staticmethod
-    def of(space: Space) -> Kernel:
+    def of(space: Space) -> Covariance:
         near, shared = [], []
         for param in space.params:
             apart = _apart(param)
@@ -74,7 +74,7 @@ class Kernel:
             near.append(-apart / 2)
             shared.append(own * alike)
         variance = _TASK**2 + _LOCAL**2 + sum(float(table[0, 0]) for table in shared)
-        return Kernel(tuple(near), tuple(shared), variance)
+        return Covariance(tuple(near), tuple(shared), variance)
 
     def between(self, first: Rows, second: Rows) -> Column:
         """[first, second]"""
@@ -93,7 +93,7 @@ class BayesianStrategy:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._space = setting.subject.space
-        self._kernel = Kernel.of(self._space)
+        self._kernel = Covariance.of(self._space)
         self._tried = Tried(self._space)
         self._rng = np.random.default_rng((setting.seed, setting.group))
         self._pool: Rows | None = None

@@ -16,7 +16,7 @@ from autotune.tuner.learner import Learner
 from autotune.tuner.strategies import Outcome, Setting
 from autotune.tuner.strategies.bayesian import (
     BayesianStrategy,
-    Kernel,
+    Covariance,
     _below,
     _improvement,
 )
@@ -48,7 +48,7 @@ def test_the_posterior_is_that_of_the_joint_normal_distribution() -> None:
     prior = np.log(SUBJECT.describe(asked).prior_s)
     mean, spread, known = searching._posterior(asked, prior)
 
-    joint = Kernel.of(SUBJECT.space).between(rows, rows)
+    joint = Covariance.of(SUBJECT.space).between(rows, rows)
     inverse = np.linalg.inv(joint[:12, :12] + 1e-4 * np.eye(12))
     off = np.log(times) - np.log(SUBJECT.describe(told).prior_s)
     np.testing.assert_allclose(mean, prior + joint[12:, :12] @ inverse @ off, rtol=1e-6)
@@ -63,8 +63,8 @@ def test_the_posterior_is_that_of_the_joint_normal_distribution() -> None:
 
 def test_covariances_of_any_configs_are_those_of_a_distribution() -> None:
     rows = SUBJECT.space.rows(200, np.random.default_rng(2))
-    joint = Kernel.of(SUBJECT.space).between(rows, rows)
-    np.testing.assert_allclose(np.diag(joint), Kernel.of(SUBJECT.space).variance)
+    joint = Covariance.of(SUBJECT.space).between(rows, rows)
+    np.testing.assert_allclose(np.diag(joint), Covariance.of(SUBJECT.space).variance)
     assert np.linalg.eigvalsh(joint).min() > -1e-9
 
 
