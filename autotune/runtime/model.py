@@ -34,7 +34,7 @@ from autotune.runtime.results import (
     wanted,
     whole_arrays,
 )
-from autotune.runtime.session import NOWHERE, Session
+from autotune.runtime.session import NOWHERE, AddressedSession, Session
 from autotune.runtime.state import StateSession
 from autotune.stored import stored, stored_as
 from autotune.types import SHORT_FLOATS, Array, TensorType
@@ -178,6 +178,25 @@ class CompiledModel(Closing):
             if results[number] is not array:
                 array[...], results[number] = results[number], array
         return dict(zip(self._names, results, strict=True))
+
+    def by_address(self) -> bool:
+        """Whether `run_at` can run the model. Loads it."""
+        slot = self._pool.take()
+        try:
+            return isinstance(slot.session, AddressedSession) and slot.session.by_address
+        finally:
+            self._pool.give(slot)
+
+    def run_at(self, addresses: Sequence[int]) -> None:
+        """One inference on memory of the caller's, for models that are `by_address`: addresses of
+        the inputs in order, then of the outputs, all dense and apart from one another. Nothing is
+        checked. Raises ClosedError."""
+        pool = self._pool
+        slot = pool.take()
+        try:
+            slot.session.run_at(addresses)  # type: ignore[attr-defined]
+        finally:
+            pool.give(slot)
 
     def update(
         self,
