@@ -23,7 +23,7 @@ _RETURN = 0x0000_1000
 _PAGE = 4096
 _STACK_BYTES = 64 << 10
 MOST_BYTES = 256 << 20
-"""Of all memory: more than any such processor has."""
+"""All memory at most: more than any such processor has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

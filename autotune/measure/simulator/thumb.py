@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REFILL_CYCLES = 2
-"""Of a taken branch, specified as 1 to 3: as a target in the middle of its words takes."""
+"""What a taken branch takes more, specified as 1 to 3: as a target in the middle of its words takes."""
 DIVIDE_CYCLES = 7
-"""Of a division, specified as 2 to 12: the middle."""
+"""What a division takes, specified as 2 to 12: the middle."""
 FLOAT_DIVIDE_CYCLES = 14
-"""Of a division or a square root of floats, specified."""
+"""What a division or a square root of floats takes, specified."""
 _LOAD, _STORE = 2, 1
 """First of a row, specified; what follows it in the row takes one."""
 
