@@ -25,7 +25,7 @@ from autotune.target import SOURCE, Target
 from autotune.types import Array
 
 CLOCK_HZ = 120e6
-"""The clock of the core, chosen: that of the boards that results of MLPerf Tiny are published for."""
+"""The core's clock, chosen: that of boards whose results of MLPerf Tiny are published."""
 _MOST_CASES = 4
 
 

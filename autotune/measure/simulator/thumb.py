@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REFILL_CYCLES = 2
-"""What a taken branch takes more, specified as 1 to 3: as a target in the middle of its words takes."""
+"""What a taken branch takes more, specified as 1 to 3: the middle."""
 DIVIDE_CYCLES = 7
 """What a division takes, specified as 2 to 12: the middle."""
 FLOAT_DIVIDE_CYCLES = 14
