@@ -55,14 +55,14 @@ _WORTH = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Covariance:
-    """How alike the residuals of configs are, by tables of the params' choices."""
+    """Covariance of the residuals of configs, by tables of the params' choices."""
 
     near: tuple[Column, ...]
     """By param, [choice, choice]: exponents of how much less alike two values make configs."""
     shared: tuple[Column, ...]
     """By param, [choice, choice]: what configs with these values have in common."""
     variance: float
-    """Of a config."""
+    """That of one config."""
 
     @staticmethod
     def of(space: Space) -> Covariance:
