@@ -98,6 +98,16 @@ class Target:
         return self.kind == "c" and self.arch == SOURCE
 
     @property
+    def is_compact(self) -> bool:
+        """Whether C is to be small rather than unrolled: a processor whose vectors are words."""
+        return self.kind == "c" and self.lanes() == 1
+
+    @property
+    def transforms_weights(self) -> bool:
+        """Whether algorithms may that make weights larger, with sums of their own."""
+        return self.accuracy == "normal" and not self.is_compact
+
+    @property
     def ptx(self) -> int:
         """The version of PTX that features ask for, 80 for 8.0; 0: not said."""
         found = re.search(r"\+ptx(\d+)", self.features)

@@ -83,6 +83,11 @@ NEEDS = {
         present=_cross_compiler,
         use="link kernels of aarch64 boards",
     ),
+    "cortex-m": Need(
+        packages=("gcc-arm-none-eabi", "libnewlib-arm-none-eabi", "qemu-system-arm"),
+        present=_programs("arm-none-eabi-gcc", "qemu-system-arm"),
+        use="build models for microcontrollers, and run them on a simulated board",
+    ),
     "node": Need(packages=("nodejs",), present=_programs("node"), use="run models as WebAssembly"),
     "qemu": Need(
         packages=("qemu-user",),

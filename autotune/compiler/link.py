@@ -16,6 +16,7 @@ from autotune.errors import VerifyError
 from autotune.placement.halo_clearing import halo_program, halo_symbol
 from autotune.placement.memory_plan import MemoryPlan
 from autotune.placement.types import KernelCall, Partition
+from autotune.placement.updates import updatable
 from autotune.program.ir import Pack
 from autotune.runtime.image import (
     ARENA,
@@ -178,6 +179,7 @@ def link(
         versions=versions,
         objects=(*(b.code for b in kernels.built.values()), *halos, entry),
         constants=linker.constants.block(),
+        updates=updatable(partition),
     )
 
 

@@ -26,6 +26,7 @@ _WORDS_A_LINE = 8
 _HEAD = """\
 #include "model.h"
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #if defined(__GNUC__)
@@ -36,7 +37,7 @@ _HEAD = """\
 #define MODEL_FLASH /* an attribute of the weights: __attribute__((section(".flash"))) */
 #endif
 
-typedef int64_t ix;"""
+typedef ptrdiff_t ix;"""
 
 
 def c_text(image: ModelImage, model: Exported) -> str:

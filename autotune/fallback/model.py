@@ -91,6 +91,10 @@ class StagedModel(Closing):
             values = self._graph.run(given)
         return {name: values[name] for name in (self.outputs if outputs is None else outputs)}
 
+    def updates(self, feeds: Mapping[str, Any]) -> tuple[()]:  # noqa: ARG002
+        """No state can be updated in place: see `autotune.runtime.model.CompiledModel.updates`."""
+        return ()
+
     def session(
         self, state: Mapping[str, str], initial: Mapping[str, Any] | None = None
     ) -> StateSession:

@@ -12,11 +12,13 @@ from autotune.target import Target
 
 def nominal_profile(target: Target, cpu: CpuSpeeds) -> DeviceProfile:
     """Speeds of a core of the target's width and caches."""
-    # Registers are filled from the innermost cache as fast as two vectors a cycle.
+    # Registers are filled from the innermost cache as fast as two vectors a cycle, and from no
+    # other level faster.
+    most = 2.0 * target.vector_bytes
     levels = tuple(
-        CacheLevel(name=name, size_bytes=size, load_bytes_per_s=speed * cpu.clock_hz)
+        CacheLevel(name=name, size_bytes=size, load_bytes_per_s=min(speed, most) * cpu.clock_hz)
         for name, size, speed in (
-            ("L1", target.l1_bytes, 2.0 * target.vector_bytes),
+            ("L1", target.l1_bytes, most),
             ("L2", target.l2_bytes, cpu.l2_stream_bytes_per_cycle),
             ("L3", target.l3_bytes, cpu.l3_stream_bytes_per_cycle),
             ("memory", 1 << 40, cpu.memory_stream_bytes_per_cycle),

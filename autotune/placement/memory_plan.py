@@ -132,7 +132,7 @@ def find_in_place(
     return tuple(out)
 
 
-def _read_in_step(task: Task) -> frozenset[str]:
+def read_in_step(task: Task) -> frozenset[str]:
     """Inputs of which each element is read only for the same element of the output: elementwise
     nodes read them, and no other kind of node what is made of them."""
     spread: set[str] = set()
@@ -154,7 +154,7 @@ def _overwritable(
         return False
     if ITEM_BYTES[old.dtype] != ITEM_BYTES[new.dtype]:
         return False
-    return {name for name, _ in uses} <= _read_in_step(task) and all(
+    return {name for name, _ in uses} <= read_in_step(task) and all(
         task.value(name).type.shape == result.shape
         and (place.offset, place.layout) == (target.offset, target.layout)
         for name, place in uses

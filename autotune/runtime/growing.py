@@ -7,6 +7,7 @@ the block is full, the model for one of twice the capacity is made, and the stat
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -57,8 +58,8 @@ class Grows(Protocol):
 
 
 class GrowingSession(Closing):
-    """One sequence of calls of a model, each of which adds rows to its states. Calls are made by
-    one thread at a time. As a context manager it is closed at the end; the model stays open."""
+    """One sequence of calls of a model, each of which adds rows to its states. Calls from several
+    threads take turns. As a context manager it is closed at the end; the model stays open."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class GrowingSession(Closing):
         self._sizes: dict[str, int] = {}
         self._now: dict[str, Array] = {}
         self._length = 0
+        self._lock = threading.RLock()  # a signal's handler may call in the middle of a call
         self.reset()
 
     @property
@@ -108,6 +110,11 @@ class GrowingSession(Closing):
         unknown = [name for name in asked if name not in self._rest]
         if unknown:
             raise FeedError(f"outputs: {unknown[0]!r} is none, or a state; see session.state")
+        with self._lock:
+            return self._called(model, given, asked)
+
+    def _called(self, model: Grows, given: dict[str, Array], asked: list[str]) -> dict[str, Array]:
+        """See `run`; with the lock."""
         step = self._checked(model, given)
         self._reserve(model, self._length + step)
         first, parts = self._length, list[tuple[int, dict[str, Array]]]()
@@ -132,6 +139,11 @@ class GrowingSession(Closing):
         lengths = {a.shape[model.axes[n]] for n, a in begin.items() if n in model.axes}
         if len(lengths) > 1:
             raise FeedError(f"initial: expected states of one length, got {sorted(lengths)}")
+        with self._lock:
+            self._begin_with(model, begin, lengths)
+
+    def _begin_with(self, model: Grows, begin: dict[str, Array], lengths: set[int]) -> None:
+        """See `reset`; with the lock."""
         self._length, self._now, self._capacity = 0, {}, self._least
         if not begin:
             return

@@ -109,6 +109,8 @@ class ModelImage:
     objects: tuple[bytes, ...] = field(repr=False)
     """Object code of the unique kernels, the entry last."""
     constants: Bytes = field(repr=False)
+    updates: tuple[tuple[str, str], ...] = ()
+    """(input, output), by name, which may be one array: a state that is updated in place."""
 
     @property
     def summary(self) -> str:
@@ -153,6 +155,7 @@ class ModelImage:
             versions=tuple((name, version) for name, version in data["versions"]),
             objects=objects,
             constants=constants,
+            updates=tuple((name, then) for name, then in data.get("updates", ())),
         )
 
 

@@ -7,7 +7,7 @@ import functools
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
@@ -25,8 +25,16 @@ from autotune.runtime.image import LinkedKernel, ModelImage, Port
 from autotune.runtime.image_file import image_bytes, read_image, save
 from autotune.runtime.native_session import SessionMaker
 from autotune.runtime.pool import Pool, runs_at_once
-from autotune.runtime.results import Writable, check_names, declared, places, wanted, whole_arrays
-from autotune.runtime.session import NOWHERE, Session
+from autotune.runtime.results import (
+    Over,
+    Writable,
+    check_names,
+    declared,
+    places,
+    wanted,
+    whole_arrays,
+)
+from autotune.runtime.session import NOWHERE, AddressedSession, Session
 from autotune.runtime.state import StateSession
 from autotune.stored import stored, stored_as
 from autotune.types import SHORT_FLOATS, Array, TensorType
@@ -99,9 +107,10 @@ class CompiledModel(Closing):
         self._wanted = {
             p.name: (p, p.type.shape, np.dtype(stored_as(p.type.dtype))) for p in image.inputs
         }
+        self._updates = frozenset(image.updates)
         self._ports, self._names = image.outputs, [p.name for p in image.outputs]
         self._declared = any(p.declared for p in image.outputs)
-        self._places = places(image.outputs)
+        self._places, self._over = places(image.outputs), _over(image)
         self._inputs = MappingProxyType({p.name: p.public for p in image.inputs})
         self._outputs = MappingProxyType({p.name: p.public for p in image.outputs})
 
@@ -114,6 +123,11 @@ class CompiledModel(Closing):
     def outputs(self) -> Mapping[str, TensorType]:
         """Declared element type and shape of every output, by name; cannot be changed."""
         return self._outputs
+
+    def updates(self, feeds: Mapping[str, npt.ArrayLike]) -> Collection[tuple[str, str]]:  # noqa: ARG002
+        """(input, output), by name, that may be one array, so that a state is updated in place:
+        for whatever feeds."""
+        return self._updates
 
     @property
     def image(self) -> ModelImage:
@@ -143,17 +157,20 @@ class CompiledModel(Closing):
         `outputs`: the names of those to return, in this order; None: all. `out`: where to write
         outputs to, by name: arrays, writable buffers or DLPack tensors of exactly their shape and
         type. Those are returned in place of fresh arrays, and the model writes to them without a
-        copy where they are contiguous and share no memory with an input.
+        copy where they are contiguous and share no memory with an input, or are the very array of
+        an input that `updates` names beside the output.
 
         Raises FeedError, ClosedError, and ArtifactError where the model is built for another CPU.
         """
         if self._image is None:
             raise self._pool.refusal()
         arrays = self.checked(feeds)
-        into = NOWHERE if out is None else whole_arrays(self._places, out, arrays)
+        into = NOWHERE if out is None else whole_arrays(self._places, out, arrays, self._over)
         if outputs is not None or into is None:
             asked = wanted(self._ports, outputs, out)
-            return asked.delivered(self._run(arrays, asked.numbers, asked.direct(arrays)))
+            return asked.delivered(
+                self._run(arrays, asked.numbers, asked.direct(arrays, self._over))
+            )
         results = self._run(arrays, None, into)
         if self._declared:
             results = list(map(declared, self._ports, results))
@@ -161,6 +178,25 @@ class CompiledModel(Closing):
             if results[number] is not array:
                 array[...], results[number] = results[number], array
         return dict(zip(self._names, results, strict=True))
+
+    def by_address(self) -> bool:
+        """Whether `run_at` can run the model. Loads it."""
+        slot = self._pool.take()
+        try:
+            return isinstance(slot.session, AddressedSession) and slot.session.by_address
+        finally:
+            self._pool.give(slot)
+
+    def run_at(self, addresses: Sequence[int]) -> None:
+        """One inference on memory of the caller's, for models that are `by_address`: addresses of
+        the inputs in order, then of the outputs, all dense and apart from one another. Nothing is
+        checked. Raises ClosedError."""
+        pool = self._pool
+        slot = pool.take()
+        try:
+            slot.session.run_at(addresses)  # type: ignore[attr-defined]
+        finally:
+            pool.give(slot)
 
     def update(
         self,
@@ -293,6 +329,16 @@ class CompiledModel(Closing):
             return slot.session.run(arrays, numbers, into)
         finally:
             pool.give(slot)
+
+
+def _over(image: ModelImage) -> Over:
+    """The inputs that each output may lie over, by their numbers."""
+    inputs, outputs = ([p.name for p in side] for side in (image.inputs, image.outputs))
+    out: dict[int, frozenset[int]] = {}
+    for name, then in image.updates:
+        number = outputs.index(then)
+        out[number] = out.get(number, frozenset()) | {inputs.index(name)}
+    return out
 
 
 def restored(

@@ -121,6 +121,17 @@ class NativeSession:
         return out
 
     @property
+    def by_address(self) -> bool:
+        """Whether `run_at` can run the model: each output is a buffer of its own, in order."""
+        return self._whole
+
+    def run_at(self, addresses: Sequence[int]) -> None:
+        """One inference on memory of the caller's: addresses of the inputs, then of the outputs.
+        What lies there is as the model declares it: nothing is checked."""
+        self._bases[FIRST_INPUT : FIRST_INPUT + len(addresses)] = addresses  # type: ignore[call-overload]
+        self._entry(self._pointer)
+
+    @property
     def entry_address(self) -> int:
         """Address of the entry, for those who call it without Python."""
         return self._library.address(ENTRY_SYMBOL)

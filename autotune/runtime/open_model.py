@@ -48,6 +48,10 @@ class OpenSession(NativeSession):
         self._calls, self._arenas = calls, arenas
         super().__init__(calls.image, code.library, entry, (calls.counts.ctypes.data,))
 
+    @property
+    def by_address(self) -> bool:
+        return False  # a run has an arena of its own
+
     def run(
         self,
         inputs: Sequence[Array],

@@ -22,6 +22,9 @@ Writable = Any
 """A numpy array, a writable buffer (bytearray, memoryview), or a DLPack tensor on the host."""
 Place = tuple[int, tuple[int, ...], np.dtype[Any]]
 """An output: its number, shape and element type."""
+Over = Mapping[int, frozenset[int]]
+"""By an output's number, the inputs whose memory it may be written over, by theirs."""
+NO_INPUT: frozenset[int] = frozenset()
 OVERLAP_WORK = 100_000
 """Steps after which two arrays are taken to share memory, whether they do or not."""
 
@@ -40,15 +43,16 @@ class Wanted:
     returned: Mapping[int, Writable]
     """The same as the caller gave it."""
 
-    def direct(self, inputs: Sequence[Array]) -> dict[int, Array]:
-        """Arrays that the model itself may write. An input would change while it is read."""
+    def direct(self, inputs: Sequence[Array], over: Over) -> dict[int, Array]:
+        """Arrays that the model itself may write. An input would change while it is read, but for
+        those that outputs may lie `over`."""
         return {
             number: array
             for number, array in self.given.items()
             if not self.ports[self.numbers.index(number)].declared
             and array.flags.carray
             and array.dtype.isnative
-            and not any(np.may_share_memory(array, other) for other in inputs)
+            and _is_apart(array, inputs, over.get(number, NO_INPUT))
         }
 
     def delivered(self, results: Sequence[Array]) -> dict[str, Array]:
@@ -99,7 +103,7 @@ def places(ports: Sequence[Port]) -> dict[str, Place]:
 
 
 def whole_arrays(
-    known: Mapping[str, Place], out: object, inputs: Sequence[Array]
+    known: Mapping[str, Place], out: object, inputs: Sequence[Array], over: Over
 ) -> dict[int, Array] | None:
     """The short way for arrays that are as they should be: by number, those that the model can
     write as they are. None where it takes `wanted` to say what is to be done, or what is wrong."""
@@ -113,14 +117,22 @@ def whole_arrays(
         number, shape, kind = place
         if array.shape != shape or array.dtype is not kind or not array.flags.carray:
             return None
-        for other in inputs:
-            if np.may_share_memory(array, other):
-                return None
+        if not _is_apart(array, inputs, over.get(number, NO_INPUT)):
+            return None
         for other in found.values():
             if np.may_share_memory(array, other):
                 return None
         found[number] = array
     return found
+
+
+def _is_apart(array: Array, inputs: Sequence[Array], over: frozenset[int]) -> bool:
+    """Whether an output may be written there while these inputs are read; `over` are the numbers
+    of those that may be the same array."""
+    for number, other in enumerate(inputs):
+        if np.may_share_memory(array, other) and not (array is other and number in over):
+            return False
+    return True
 
 
 def declared(port: Port, result: Array) -> Array:

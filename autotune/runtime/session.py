@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from autotune.types import Array
 
@@ -30,3 +30,13 @@ class Session(Protocol):
     ) -> tuple[tuple[float, ...], list[list[float]]]:
         """Seconds of whole runs, and per kernel call of `repeats` calls in its place."""
         ...
+
+
+@runtime_checkable
+class AddressedSession(Protocol):
+    """A session that can run where its caller's memory lies."""
+
+    @property
+    def by_address(self) -> bool: ...
+
+    def run_at(self, addresses: Sequence[int]) -> None: ...

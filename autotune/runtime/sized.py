@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
@@ -114,11 +114,12 @@ class SizedModel(Closing):
         """One inference, as `CompiledModel.run` for the sizes that these arrays have. Raises what
         that and compiling do, and FeedError where inputs disagree on a symbol, or a size is
         outside of its range."""
-        if type(feeds) is not dict or feeds.keys() != self.inputs.keys():
-            check_names(feeds, self.inputs)
-        shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
-        at = self._at if self._program is None else self._anywhere
-        return at(shapes).run(feeds, outputs, out)
+        return self._for(feeds).run(feeds, outputs, out)
+
+    def updates(self, feeds: Mapping[str, npt.ArrayLike]) -> Collection[tuple[str, str]]:
+        """As `CompiledModel.updates`, for the sizes that these arrays have; compiles for them as
+        `run` does."""
+        return self._for(feeds).updates(feeds)
 
     def session(
         self,
@@ -152,6 +153,13 @@ class SizedModel(Closing):
                 "the model; compile the model again for sizes of its own"
             )
         return self._at(self._shapes_at(sizes))
+
+    def _for(self, feeds: Mapping[str, npt.ArrayLike]) -> CompiledModel:
+        """What runs these."""
+        if type(feeds) is not dict or feeds.keys() != self.inputs.keys():
+            check_names(feeds, self.inputs)
+        shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
+        return self._at(shapes) if self._program is None else self._anywhere(shapes)
 
     def _shapes_at(self, sizes: Sizes) -> _Shapes:
         """Raises ConfigError, FeedError."""

@@ -1,13 +1,15 @@
 """Sessions of a model with state: inputs that are outputs of the call before. In: a model, and
 which output becomes which input. Out: calls that take and give everything else.
 
-A state has two places, which a call reads from and writes to by turns, so that nothing is copied
-and nothing of it passes through the caller.
+A state that a model can update where it lies has one place: of a cache, a call writes the new rows
+only. Any other has two, which calls read from and write to by turns. So nothing is copied, and
+nothing of it passes through the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -34,11 +36,12 @@ class StatefulModel(Protocol):
         outputs: Iterable[str] | None = None,
         out: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]: ...
+    def updates(self, feeds: Mapping[str, Any]) -> Collection[tuple[str, str]]: ...
 
 
 class StateSession(Closing):
-    """One sequence of calls of a model, each of which goes on where the last one ended. Calls are
-    made by one thread at a time; several sessions of a model may run side by side. As a context
+    """One sequence of calls of a model, each of which goes on where the last one ended. Calls from
+    several threads take turns; several sessions of a model may run side by side. As a context
     manager it is closed at the end. Closing it leaves the model open."""
 
     def __init__(
@@ -63,11 +66,13 @@ class StateSession(Closing):
             )
         self._now: dict[str, Array] = {}
         self._spare: dict[str, Array] = {}
+        self._lock = threading.RLock()  # a signal's handler may call in the middle of a call
         self.reset()
 
     @property
     def state(self) -> Mapping[str, Array]:
-        """What the next call takes, by the names of the inputs: arrays to look at before it."""
+        """What the next call takes, by the names of the inputs: arrays to look at before it, which
+        may change with it."""
         self._open()
         return MappingProxyType(self._now)
 
@@ -84,21 +89,44 @@ class StateSession(Closing):
                 f"input {min(twice)}: it is kept by the session; leave it out, or reset"
             )
         asked = self._rest if outputs is None else list(outputs)
-        wanted = dict.fromkeys([*asked, *names.values()])
-        into = {names[name]: array for name, array in self._spare.items()} or None
-        made = model.run(given | self._now, wanted, into if self._places else None)
+        with self._lock:
+            made = self._called(model, given, None if outputs is None else asked)
+            kept = names.values()
+            return {name: made[name].copy() if name in kept else made[name] for name in asked}
+
+    def _called(
+        self, model: StatefulModel, given: dict[str, Any], asked: list[str] | None
+    ) -> dict[str, Any]:
+        """All outputs, or those asked for, and the state's; the state is what the call made."""
+        names, feeds = self._state, given | self._now
+        wanted = None if asked is None else dict.fromkeys([*asked, *names.values()])
+        into = self._into(model, feeds) if self._places else None
+        made = model.run(feeds, wanted, into)
         old, self._now = self._now, {name: made[then] for name, then in names.items()}
         if self._places:
-            self._spare = old
-        kept = names.values()
-        return {name: made[name].copy() if name in kept else made[name] for name in asked}
+            self._spare |= {n: array for n, array in old.items() if array is not self._now[n]}
+        return made
+
+    def _into(self, model: StatefulModel, feeds: dict[str, Any]) -> dict[str, Array]:
+        """By output, where the state goes: over the old one if it may, else to the other place."""
+        over, out = model.updates(feeds), {}
+        for name, then in self._state.items():
+            now = self._now[name]
+            if (name, then) in over:
+                out[then] = now
+                continue
+            if name not in self._spare:
+                self._spare[name] = np.empty_like(now)
+            out[then] = self._spare[name]
+        return out
 
     def reset(self, initial: Mapping[str, Any] | None = None) -> None:
         """Begin again, with the states of the beginning or those in `initial`."""
         model = self._open()
         begin = self._begin | {n: _first(model, n, initial or {}) for n in initial or {}}
-        self._now = {name: np.array(array, order="C") for name, array in begin.items()}
-        self._spare = {name: np.empty_like(array) for name, array in self._now.items()}
+        with self._lock:
+            self._now = {name: np.array(array, order="C") for name, array in begin.items()}
+            self._spare = {}
 
     def close(self) -> None:
         """Give the memory of the state back."""

@@ -97,17 +97,32 @@ def compiled_graph(
 def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTraced) -> Compiled:
     """The module as AOTAutograd makes a function of it, whose graph `compile_` compiles.
 
-    Where that graph's inputs are not the module's (some are one tensor, or parts of a subclass),
-    weights are inputs as others are."""
+    Its inputs are the module's own weights, where it holds some, and then the module's inputs.
+    Where they are others (some are one tensor, or parts of a subclass), weights are inputs as
+    others are."""
     from torch._dynamo.backends.common import aot_autograd
 
-    weights = {i: t for i, t in enumerate(inputs) if isinstance(t, torch.Tensor) and is_weight(t)}
-
     def compile_graph(graph: fx.GraphModule, given: Sequence[Any]) -> Compiled:
-        return compile_(graph, given, weights if len(given) == len(inputs) else {})
+        held = _held_weights()
+        every = [*held, *inputs]
+        weights = {
+            i: t
+            for i, t in enumerate(every)
+            if isinstance(t, torch.Tensor) and (i < len(held) or is_weight(t))
+        }
+        return compile_(graph, given, weights if len(given) == len(every) else {})
 
     make = aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())
     return make(module, inputs)
+
+
+def _held_weights() -> Sequence[Any]:
+    """The parameters and buffers of the module that is being traced, which are no inputs of its
+    own: Dynamo leaves them there where Inductor is told to freeze."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    return () if context is None else context.params_flat or ()
 
 
 def _is_pure(facts: Any) -> bool:

@@ -6,14 +6,22 @@ results are memory that the model made for them: nothing is copied in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 
 from autotune.frontend.torch.dtypes import HALVES
 from autotune.frontend.torch.importer import TensorPort
+from autotune.runtime.model import CompiledModel
 from autotune.types import Array
+
+_Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
+_Check = Callable[[torch.Tensor, tuple[int, ...], tuple[int, ...]], object]
+_GUARDS: Any = getattr(torch._C._dynamo, "guards", None)
+_Form = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
+"""A tensor's type, shape and strides."""
 
 
 class Model(Protocol):
@@ -31,19 +39,13 @@ class NativePiece:
         self.model = model
         self._inputs = [(port, _moved(port.order)) for port in inputs]
         self._outputs = [(port, _back(port.order)) for port in outputs]
-        every = (*inputs, *outputs)
-        self._plain = all(_moved(p.order) is None and p.dtype not in HALVES for p in every)
-        self._names = [port.name for port in inputs]
-        self._made = [port.name for port in outputs]
+        self.direct = _direct(model, inputs, outputs)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        if self._plain:  # in as few steps of Python as it takes
-            try:
-                arrays = [tensor.numpy() for tensor in tensors]
-            except RuntimeError:
-                return self._turned(tensors)
-            made = self.model.run(dict(zip(self._names, arrays, strict=True)))
-            return [torch.from_numpy(made[name]) for name in self._made]
+        if self.direct is not None:
+            made = self.direct(tensors)
+            if made is not None:
+                return made
         return self._turned(tensors)
 
     def _turned(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -59,6 +61,98 @@ class NativePiece:
                 tensor = tensor.to(port.dtype)
             results.append(tensor if order is None else tensor.permute(order))
         return results
+
+
+class DirectCall:
+    """Calls of a model on the memory of tensors, in as few steps of Python as it takes."""
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        takes: Sequence[_Form],
+        gives: Sequence[_Form],
+        places: Sequence[int] | None = None,
+    ) -> None:
+        """The forms of what the model takes and gives, in its own order; `places`: of what it
+        takes in the sequences that it is called with."""
+        self._model = model
+        self._forms = list(takes), [*gives]
+        numbers = range(len(takes)) if places is None else places
+        self._takes = [(i, *form) for i, form in zip(numbers, takes, strict=True)]
+        self._gives = [(shape, strides, dtype) for dtype, shape, strides in gives]
+        self._empty, self._check = _empty_maker(), _form_check()
+        self._address = torch.Tensor.data_ptr
+
+    def at(self, places: Sequence[int]) -> DirectCall:
+        """The same, where it finds what it takes in these places of a longer sequence."""
+        return DirectCall(self._model, *self._forms, places)
+
+    def __call__(self, tensors: Sequence[Any]) -> list[torch.Tensor] | None:
+        """None where a tensor is not as the model takes it."""
+        addresses, check = [], self._check
+        try:
+            for place, dtype, shape, strides in self._takes:
+                tensor = tensors[place]
+                check(tensor, shape, strides)
+                if tensor.dtype is not dtype or tensor.is_neg():
+                    return None
+                addresses.append(tensor.data_ptr())
+        except AssertionError:
+            return None
+        empty = self._empty
+        made = [empty(*form) for form in self._gives]
+        addresses += map(self._address, made)
+        self._model.run_at(addresses)
+        return made
+
+
+def _direct(
+    model: Model, inputs: Sequence[TensorPort], outputs: Sequence[TensorPort]
+) -> DirectCall | None:
+    """None for models whose ports are not tensors' own memory."""
+    if not isinstance(model, CompiledModel):
+        return None
+    if [*model.inputs, *model.outputs] != [p.name for p in (*inputs, *outputs)]:
+        return None
+    types = {**model.inputs, **model.outputs}
+    ports = (*inputs, *outputs)
+    if any(p.dtype in HALVES or not math.prod(types[p.name].shape) for p in ports):
+        return None
+    if not model.by_address():
+        return None
+    takes, gives = ([_form(p, types[p.name].shape) for p in some] for some in (inputs, outputs))
+    return DirectCall(model, takes, gives)
+
+
+def _form(port: TensorPort, stored: tuple[int, ...]) -> _Form:
+    """A tensor of a port, whose dimensions lie in memory as `stored`, dense."""
+    shape, strides = [1] * len(stored), [1] * len(stored)
+    step = 1
+    for dim, extent in zip(reversed(port.order), reversed(stored), strict=True):
+        shape[dim], strides[dim] = extent, step
+        step *= extent
+    return port.dtype, tuple(shape), tuple(strides)
+
+
+def _empty_maker() -> _Empty:
+    """What makes tensors: Inductor's own short way where this PyTorch has it."""
+    quick: _Empty | None = getattr(_GUARDS, "_empty_strided_cpu", None)
+    if quick is not None:
+        return quick
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
+
+
+def _form_check() -> _Check:
+    """What raises AssertionError for a tensor of another shape, or which lies otherwise."""
+    quick: _Check | None = getattr(_GUARDS, "assert_size_stride", None)
+    return _differs if quick is None else quick
+
+
+def _differs(
+    tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], _: str = ""
+) -> None:
+    if tensor.shape != shape or tensor.stride() != strides:
+        raise AssertionError
 
 
 def _array(tensor: torch.Tensor, port: TensorPort) -> Array:

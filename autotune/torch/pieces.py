@@ -27,6 +27,7 @@ from autotune.torch.split import GraphPiece, split
 Weights = Mapping[fx.Node, torch.Tensor]
 CompileGraph = Callable[[Graph | OpenPiece], Model]
 Run = Callable[[Sequence[Any]], Sequence[Any]]
+Direct = Callable[[Sequence[Any]], Sequence[Any] | None]
 _NUMBERS = (bool, int, float, *SYMBOLIC)
 _CHECKS = (torch.ops.aten._assert_tensor_metadata.default,)
 
@@ -114,19 +115,25 @@ class PieceRunner:
             self._numbers = CallNumbers(found.opened, wanted, self._slots)
         self._whole = self._one_step()
 
-    def _one_step(self) -> tuple[Run, list[int]] | None:
-        """What is the whole graph, and which inputs it takes; None where there is more to do."""
+    def _one_step(self) -> tuple[Run, list[int], Direct | None] | None:
+        """What is the whole graph, which inputs it takes, and how it may run in fewer steps; None
+        where there is more to do."""
         if len(self._steps) != 1:
             return None
         ((run, takes, gives),) = self._steps
         places = {slot: i for i, slot in enumerate(self._inputs)}
         if [slot for slot, _ in self._given] != gives or not places.keys() >= set(takes):
             return None
-        return run, [places[slot] for slot in takes]
+        wanted = [places[slot] for slot in takes]
+        direct = run.direct if isinstance(run, NativePiece) else None
+        return run, wanted, direct and direct.at(wanted)
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         if self._whole is not None:
-            run, places = self._whole
+            run, places, direct = self._whole
+            made = None if direct is None else direct(inputs)
+            if made is not None:
+                return made
             return run([inputs[i] for i in places])
         held: list[Any] = [None] * len(self._slots)
         for slot, given in zip(self._inputs, inputs, strict=True):

@@ -32,18 +32,18 @@ class WeightWatch:
         self._kept = tensors  # so that no other tensor comes to lie where they are
         self._version = _version if any(t.is_inference() for t in tensors) else _counted
         self._versions = tuple(map(self._version, tensors))
-        self._addresses = tuple(map(torch.Tensor.data_ptr, tensors))
+        self._addresses = tuple(map(_address, tensors))
         self._probes = Probes([p for t in tensors for p in _places(t)])
 
     def changed(self, inputs: Sequence[Any]) -> bool:
         """Whether a weight is another one, or was written."""
         if not self._count:
             return False
-        now = self._taken(inputs)
+        now, probes = self._taken(inputs), self._probes
         return (
             tuple(map(self._version, now)) != self._versions
-            or tuple(map(torch.Tensor.data_ptr, now)) != self._addresses
-            or self._probes.changed()
+            or tuple(map(_address, now)) != self._addresses
+            or probes.memory.take(probes.places).tobytes() != probes.values
         )
 
 
@@ -57,23 +57,21 @@ class Probes:
         span = (ctypes.c_uint8 * (end - first)).from_address(first) if addresses else bytes(_WORD)
         places = np.array(addresses, np.int64) - first
         if (places % _WORD).any():  # elements of 16 bits begin where no word does
-            self._memory: Array = np.frombuffer(memoryview(span), np.uint8)
-            self._places = (places[:, None] + np.arange(_WORD)).ravel()
+            self.memory: Array = np.frombuffer(memoryview(span), np.uint8)
+            self.places = (places[:, None] + np.arange(_WORD)).ravel()
         else:
-            self._memory = np.frombuffer(memoryview(span), np.uint32)
-            self._places = places // _WORD
-        self._values = self._read()
-
-    def changed(self) -> bool:
-        return self._read() != self._values
+            self.memory = np.frombuffer(memoryview(span), np.uint32)
+            self.places = places // _WORD
+        self.values = self._read()
 
     def _read(self) -> bytes:
-        return self._memory.take(self._places).tobytes()
+        return self.memory.take(self.places).tobytes()
 
 
 _WORD = 4
 """Bytes."""
 _counted = operator.attrgetter("_version")
+_address = torch.Tensor.data_ptr
 
 
 def _version(tensor: torch.Tensor) -> int:

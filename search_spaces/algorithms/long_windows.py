@@ -28,7 +28,7 @@ class LongFiltering(Filtering):
         super().__init__(f"long_window{side}", code, (side, side))
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        if target.accuracy != "normal" or c.rows is None or c.item_bytes != 4 or not c.constant:
+        if not target.transforms_weights or c.rows is None or c.item_bytes != 4 or not c.constant:
             return False
         across, taps = sorted(extent for _, extent in c.reduce[:2])
         if across > 1 or taps not in TAPS[self.sides[0]]:

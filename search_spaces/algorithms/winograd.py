@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ from autotune.target import Target
 from autotune.tasks.flops import node_flops, task_flops
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, ContractionAlgorithm, Mask
+from search_spaces.algorithms.filtering_tiles import Tiles
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.rates import (
@@ -58,12 +58,15 @@ from search_spaces.space import Configs
 
 FORMS = {
     "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
-    "winograd6": (6, 6),
+    "winograd6": (6, 6), "winograd3": (3, 3),
 }  # fmt: skip
 """Form -> height and width of its tiles of output points: those that divide an image best
 multiply least."""
 STRIDED = ("winograd2", "winograd4")
 """Forms at strides of 2, and along one dimension."""
+SMALL_IMAGES = ("winograd3",)
+"""Forms for images of no more than one tile, as phases of a dilated convolution are: larger ones
+take less in others."""
 MOST_POINTS = 8
 """Where polynomials are evaluated along a side: more lose too many digits."""
 MOST_INPUTS = 11
@@ -95,44 +98,6 @@ BLOCK_PARTS = 8.0
 """Parts of a single block that each thread takes, one after another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiles:
-    """The tiles of output points that a form cuts a convolution into."""
-
-    height: int
-    width: int
-    """Columns of a tile: 1 along a dimension that the kernel does not span."""
-    rows: int
-    columns: int
-    """Columns of tiles in an image."""
-    count: int
-    """Tiles of all images."""
-    points: int
-    """Multiplications of a tile per channel pair."""
-
-    @staticmethod
-    def of(c: Contraction, sides: tuple[int, int]) -> Tiles:
-        """`sides`: height and width of a tile where the kernel spans both dimensions."""
-        kernel = [e for _, e in c.reduce[:2]]
-        height, width = (m if k > 1 else 1 for m, k in zip(sides, kernel, strict=True))
-        rows, columns = -(-c.row_count // height), -(-c.points[1] // width)
-        (kh, kw), (down, along) = kernel, c.strides
-        return Tiles(
-            height=height, width=width, rows=rows, columns=columns,
-            count=c.count * rows * columns,
-            points=points_of(height, kh, down) * points_of(width, kw, along),
-        )  # fmt: skip
-
-    def blocks(self) -> tuple[int, ...]:
-        """Sizes of blocks of tiles: whole rows of them, or parts of one row."""
-        parts = (d for d in range(4, self.columns) if self.columns % d == 0)
-        return (*parts, *(self.columns * d for d in range(1, self.rows + 1) if self.rows % d == 0))
-
-    def block_shape(self, block: int) -> tuple[int, int]:
-        """Rows and columns of tiles of a block of that size."""
-        return max(1, block // self.columns), min(block, self.columns)
-
-
 class Filtering(ContractionAlgorithm):
     """One form: tiles of so many points on a side."""
 
@@ -149,7 +114,7 @@ class Filtering(ContractionAlgorithm):
         return self.name if step is not None and form_of(step) == self.name else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        return target.accuracy == "normal" and can_filter(task, c, self.name)
+        return target.transforms_weights and can_filter(task, c, self.name)
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
         return range(1, 17)
@@ -175,10 +140,10 @@ class Filtering(ContractionAlgorithm):
     ) -> None:
         """A block of tiles stays in the cache between steps."""
         tiles, block = Tiles.of(c, self.sides), config.number("block")
-        block_h, block_w = tiles.block_shape(block)
+        images, block_h, block_w = tiles.block_shape(block)
         builder.apply(
             Winograd(buffer=c.tensor, tile_h=tiles.height, tile_w=tiles.width, block_h=block_h,
-            block_w=block_w, lanes=target.lanes(),
+            block_w=block_w, lanes=target.lanes(), together=images if images > 1 else 0,
         ))  # fmt: skip
         size = config.number("lanes") * config.number("vectors")
         if c.groups > 1:
@@ -209,9 +174,10 @@ class Filtering(ContractionAlgorithm):
         if tiles.count > block:
             share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
             return
-        share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")
+        for prefix in ("vin", "vout"):
+            loops = [f"{prefix}_{name}" for name in ("n", "tr", "tc", "c")]
+            share(builder, target, loops[images == 1 :], f"{prefix}_shared")
         share(builder, target, outer[:-1], "shared")
-        share(builder, target, ["vout_tr", "vout_tc", "vout_c"], "vout_shared")
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:  # noqa: ARG002
         return _winograd_cycles(c, machine, configs, Tiles.of(c, self.sides))
@@ -222,6 +188,7 @@ class Filtering(ContractionAlgorithm):
 
 for _form_name, _code in (
     ("winograd2", 2), ("winograd4", 4), ("winograd4x2", 6), ("winograd5", 7), ("winograd6", 8),
+    ("winograd3", 17),
 ):  # fmt: skip
     ALGORITHMS.add(_form_name, Filtering(_form_name, _code, FORMS[_form_name]))
 
@@ -245,6 +212,8 @@ def can_filter(task: Task, c: Contraction, form: str) -> bool:
     small = all(points_of(m, k, s) <= MOST_INPUTS for m, k, s in sides)
     known = form in STRIDED or (len(sides) == 2 and max(strides) == 1)
     large = max(c.row_count, c.points[1]) >= max(tile)
+    if form in SMALL_IMAGES:
+        large = max(c.row_count, c.points[1]) == max(tile)
     return exact and small and known and large and covered(task, c, tile)
 
 

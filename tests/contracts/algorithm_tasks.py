@@ -40,6 +40,7 @@ TASKS = CPU_TASKS | _of_algorithms() | {
     "conv of many": conv((1, 14, 14, 32), (3, 3, 32, 48), (1, 14, 14, 48), pad=1),
     "conv of fives": conv((1, 15, 15, 16), (3, 3, 16, 32), (1, 15, 15, 32), pad=1),
     "conv of sixes": conv((1, 12, 12, 16), (3, 3, 16, 32), (1, 12, 12, 32), pad=1),
+    "images of three": conv((2, 3, 3, 17), (3, 3, 17, 48), (2, 3, 3, 48), pad=1),
     "product of many": matmul(64, 128, 128),
     "product of bytes": bytes_product(9, 16, 24),
 }  # fmt: skip

@@ -9,25 +9,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
+from autotune.codegen.c.compact import CompactWriter
 from autotune.codegen.c.compiler import compile_c
 from autotune.codegen.c.dialect import C99
 from autotune.codegen.c.float_control import ENTER, LEAVE, control_functions
 from autotune.codegen.c.source import CSource, encoded_calls
-from autotune.codegen.c.statement import CStatementWriter, Workspace
+from autotune.codegen.c.statement import Workspace
 from autotune.errors import BuildError
 from autotune.program.analysis import is_shared
 from autotune.program.ir import Alloc, For, Program, Stmt
 from autotune.target import Target
 
 _HEAD = """#include <math.h>
+#include <stddef.h>
 #include <stdint.h>
-typedef int64_t ix;"""
+#include <string.h>
+typedef ptrdiff_t ix;"""
 _INDEX_FUNCTIONS = (
     """static inline ix clamp_index(ix i, ix lo, ix hi) {
     return i < lo ? lo : i > hi ? hi : i;
 }""",
     """static inline ix wrap_index(int64_t i, ix extent) {
-    return clamp_index(i < 0 ? i + extent : i, 0, extent - 1);
+    i = i < 0 ? i + extent : i;
+    return i < 0 ? 0 : i >= extent ? extent - 1 : (ix)i;
 }""",
 )
 _INDEX = "\n".join(_INDEX_FUNCTIONS)
@@ -35,12 +39,12 @@ _INDEX = "\n".join(_INDEX_FUNCTIONS)
 _BARRIER = "#pragma omp barrier"
 
 
-class _FunctionWriter(CStatementWriter):
+class _FunctionWriter(CompactWriter):
     """One program as one C function."""
 
     def __init__(self, program: Program, target: Target, symbol: str) -> None:
-        super().__init__(C99, program)
-        self.target, self.symbol = target, symbol
+        super().__init__(C99, program, target)
+        self.symbol = symbol
         self.workspace = Workspace()
 
     def write(self) -> None:

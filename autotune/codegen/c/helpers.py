@@ -84,6 +84,10 @@ class Helpers:
             self._define(name, fn, kind)
         return f"{name}({', '.join(args)})"
 
+    def written(self, name: str, text: str) -> None:
+        """A definition of the caller's, kept once under its name."""
+        self._functions.setdefault(name, text)
+
     def _define(self, name: str, fn: str, kind: str) -> None:
         short, lanes = split_type(kind)
         self._functions[name] = ""  # keeps a place for recursion to see

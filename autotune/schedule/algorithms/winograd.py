@@ -54,7 +54,8 @@ class Winograd:
     transformed before the call. `lanes` channels are transformed at a time. Loops: wino_i, wino_j,
     wino_t, and those of oc and ic, are left for further steps; the others are annotated already.
     The data must hold zeros as far as the last tiles read: a halo. With a single block there is no
-    loop around, and the three nests are at the root. `together` = 1: a block is of all images.
+    loop around, and the three nests are at the root. A block is of `together` images, or 1: of
+    all, without room between points; where an image has few tiles, several share the weights.
     """
 
     step: ClassVar[str] = "winograd"
@@ -160,6 +161,8 @@ class _WinogradPlan:
         if rows % step.block_h or columns % step.block_w:
             block = f"{step.block_h} x {step.block_w}"
             raise ScheduleError(f"block {block} does not divide the {rows} x {columns} tiles")
+        if step.together > 1 and conv.extents[0] % step.together:
+            raise ScheduleError(f"{step.together} images do not divide the {conv.extents[0]}")
         return _WinogradPlan(
             step=step,
             conv=conv,
@@ -176,7 +179,7 @@ class _WinogradPlan:
     @property
     def images(self) -> int:
         """Images of a block."""
-        return self.conv.extents[0] if self.step.together else 1
+        return self.conv.extents[0] if self.step.together == 1 else max(self.step.together, 1)
 
     @property
     def tiles(self) -> int:
@@ -201,7 +204,7 @@ class _WinogradPlan:
         one tile do not evict each other."""
         dtype, point = self.conv.buffer.dtype, self.tiles * channels
         line = LINE_BYTES // ITEM_BYTES[dtype]
-        if not self.step.together and point % (2 * line) == 0:
+        if self.step.together != 1 and point % (2 * line) == 0:
             point += line
         shape = (self.height, self.width, self.tiles, channels)
         strides = (self.width * point, point, channels, 1)
@@ -226,7 +229,8 @@ class _WinogradPlan:
             body = (For(f"{prefix}_{name}", extent, "serial", body),)
         if self.images == 1:
             return body[0]
-        env = {self.conv.loops[0].var: index(f"{prefix}_n")}
+        image = self.conv.loops[0].var
+        env = {image: index(image) * self.images + f"{prefix}_n"}
         body = map_stmt_indices(body, lambda i: i.substitute(env))
         return For(f"{prefix}_n", self.images, "serial", body)
 

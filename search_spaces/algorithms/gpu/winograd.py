@@ -16,8 +16,9 @@ from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, Mask
+from search_spaces.algorithms.filtering_tiles import Tiles
 from search_spaces.algorithms.gpu.direct import GpuTiles
-from search_spaces.algorithms.winograd import FORMS, Tiles, can_filter, filtering_flops, form_of
+from search_spaces.algorithms.winograd import FORMS, can_filter, filtering_flops, form_of
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction

@@ -20,11 +20,12 @@ from tests.unit.export.test_export import C_FLAGS, exported
 
 
 @needs("cc")
+@pytest.mark.parametrize("compactly", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_it_compiles_without_warnings_and_computes_what_the_model_does(
-    precision: str, tmp_path: Path
+    precision: str, compactly: bool, tmp_path: Path
 ) -> None:
-    target = load_target("c").with_precision(precision)
+    target = load_target("cortex-m4" if compactly else "c").with_precision(precision)
     model = autotune.compile("zoo:tiny", target=source_target(target))
     exported(model, tmp_path, format="c")
     for command in (

@@ -17,6 +17,7 @@ NEEDED = {
     "cc": "cc",
     "aarch64-linux-gnu-gcc": "aarch64-cc",
     "qemu-aarch64": "qemu",
+    "arm-none-eabi-gcc": "cortex-m",
     "node": "node",
 }
 OPTIONAL = ("cmake", "c++", "rustc")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,89 @@ def test_a_session_is_what_feeding_by_hand_is(kind: str) -> None:
         session.close()
         with pytest.raises(ClosedError, match="session is closed"):
             session.run(feeds(kind, 0))
+
+
+def shifted() -> bytes:
+    """The rows move one place on, a state that cannot be written where it is read; beside it a
+    sum, and what reads all of the sum's state."""
+    nodes = [
+        node("Slice", ["k", "one", "five"], ["rest"]),
+        node("Concat", ["rest", "x"], ["kn"], axis=0),
+        node("Add", ["s", "x"], ["sn"]),
+        node("MatMul", ["s", "w"], ["y"]),
+    ]
+    data = model(
+        nodes, {"k": (FLOAT, (5, 4)), "s": (FLOAT, (1, 4)), "x": (FLOAT, (1, 4))},
+        {"kn": (FLOAT, (5, 4)), "sn": (FLOAT, (1, 4)), "y": (FLOAT, (1, 4))},
+    )  # fmt: skip
+    made = onnx.load_from_string(data)
+    numbers = {"one": np.array([1]), "five": np.array([5]), "w": np.eye(4, dtype=np.float32)[::-1]}
+    made.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.ascontiguousarray(a), n) for n, a in numbers.items()
+    )
+    return bytes(made.SerializeToString())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("data", "pairs"),
+    [(cache(), {("k", "kn")}), (recurrent(3), {("h", "hn"), ("c", "cn")}), (shifted(), set())],
+    ids=["cache", "recurrent", "shifted"],
+)
+def test_what_can_be_updated_in_place_is(data: bytes, pairs: set[Any], threads: int) -> None:
+    """Each state by itself, and all of them together, as ONNX Runtime has them."""
+    theirs = onnxruntime.InferenceSession(data)
+    r = np.random.default_rng(3)
+    with autotune.compile(data, machine="nominal", threads=threads) as made:
+        first = {n: r.random(t.shape, np.float32) for n, t in made.inputs.items() if n != "at"}
+        if "at" in made.inputs:
+            first["at"] = np.array([[3]])
+        wanted = dict(zip(made.outputs, theirs.run(list(made.outputs), first), strict=True))
+        found = made.updates(first)
+        assert pairs <= set(found)
+        assert ("k", "kn") in pairs or ("k", "kn") not in found
+        for chosen in [*([pair] for pair in found), sorted(pairs)]:
+            feeds = {name: array.copy() for name, array in first.items()}
+            got = made.run(feeds, out={then: feeds[name] for name, then in chosen})
+            for name, array in wanted.items():
+                np.testing.assert_allclose(got[name], array, rtol=1e-5, atol=1e-6)
+
+
+def test_a_session_keeps_a_cache_in_one_place() -> None:
+    """As it is after a file, too."""
+    with autotune.compile(cache(), machine="nominal") as made:
+        again = pickle.loads(pickle.dumps(made))
+        for one in (made, again):
+            session = one.session({"k": "kn"})
+            session.run(feeds("cache", 0))
+            where = session.state["k"].ctypes.data
+            for i in range(3):
+                session.run(feeds("cache", i))
+                assert session.state["k"].ctypes.data == where
+
+
+def test_sessions_run_side_by_side_and_calls_of_one_take_turns() -> None:
+    with autotune.compile(recurrent(3), machine="nominal") as made:
+        state, calls = {"h": "hn", "c": "cn"}, 40
+        one = made.session(state)
+        apart = [made.session(state) for _ in range(4)]
+
+        def work(number: int) -> None:
+            for i in range(calls):
+                apart[number].run(feeds("fixed", i))
+                one.run({"x": np.ones((3, 8), np.float32)})
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
+        alone, still = made.session(state), made.session(state)
+        for i in range(calls):
+            alone.run(feeds("fixed", i))
+        for _ in range(4 * calls):
+            still.run({"x": np.ones((3, 8), np.float32)})
+        for name in state:
+            np.testing.assert_array_equal(one.state[name], still.state[name])
+            for session in apart:
+                np.testing.assert_array_equal(session.state[name], alone.state[name])
 
 
 @pytest.mark.parametrize("threads", [1, 2])

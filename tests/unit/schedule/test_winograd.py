@@ -108,6 +108,14 @@ def test_too_many_points_are_refused() -> None:
             conv(8, 8, kernel=(5, 5), pad=2, stride=2),
             {"tile_h": 2, "tile_w": 2, "block_h": 2, "block_w": 1},
         ),
+        (
+            conv(3, 5, batch=6, channels=16),
+            {"tile_h": 3, "tile_w": 3, "block_h": 1, "block_w": 2, "together": 2},
+        ),
+        (
+            conv(3, 3, batch=4, channels=16, filters=32),
+            {"tile_h": 3, "tile_w": 3, "block_h": 1, "block_w": 1, "together": 4},
+        ),
     ],
 )
 def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
@@ -134,6 +142,8 @@ def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
         (conv(9, 8, channels=40, filters=74, groups=2), "winograd2"),
         (conv(9, 8, channels=40, filters=74, groups=2), "winograd4"),
         (conv(9, 9, channels=16, filters=20, kernel=(5, 5), pad=2), "winograd4"),
+        (conv(3, 3, batch=6, channels=20, filters=37), "winograd3"),
+        (conv(6, 6, batch=12, channels=20, filters=37), "winograd6"),
     ],
 )
 def test_scheduled_machine_code(threads: int, algorithm: str, case: Task) -> None:
@@ -193,6 +203,19 @@ def test_few_tiles_of_many_channels_take_few_weights() -> None:
     """Four tiles of 4 x 4 would wait for 36 matrices of weights; eight of 4 x 2 need 24."""
     case, target = conv(7, 7, channels=512, filters=512), host_target()
     assert cost_model.default(case, Machine.of(target))["algorithm"] == "winograd4x2"
+
+
+def test_blocks_of_several_images_read_weights_once_for_all() -> None:
+    """Else each of these images of one tile would stream all of the weights."""
+    case, target = conv(6, 6, batch=36, channels=256, filters=256), host_target()
+    config = cost_model.default(case, Machine.of(target))
+    assert config["algorithm"] == "winograd6"
+    assert config.number("block") > 1
+
+
+def test_images_of_a_block_divide_the_batch() -> None:
+    with pytest.raises(ScheduleError, match="4 images do not divide the 6"):
+        apply(conv(8, 8, batch=6), block_h=2, block_w=2, together=4)
 
 
 def test_points_of_a_tile_lie_in_different_cache_sets() -> None:

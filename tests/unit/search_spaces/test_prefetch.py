@@ -51,7 +51,9 @@ def test_weights_of_tiles_are_asked_for_early_where_they_are_late(
         value("c0", (3, 3, channels, channels)),
         value("o0", (1, side, side, channels)),
     )
-    rule, on = rule_for(case, host_target(1)), host_target(1)
+    sizes = {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20, "l3_bytes": 260 << 20}
+    on = dataclasses.replace(host_target(1), **sizes)
+    rule = rule_for(case, on)
     config = cost_model.default(case, Machine.of(on), rule)
     assert str(config["algorithm"]).startswith("winograd")
     assert config["prefetch"] == wanted
@@ -96,3 +98,25 @@ def test_single_points_go_without_where_the_hardware_is_faster() -> None:
         facts = dataclasses.replace(FACTS, in_order=(row,))
         profile = dataclasses.replace(PROFILE, target=on, facts=facts)
         assert cost_model.default(case, Machine.of(on, profile))["prefetch"] == wanted
+
+
+def test_packed_quarters_cost_more_from_afar_than_a_long_stream_does() -> None:
+    """A machine that hides a long stream wholly does not hide that of Strassen's short panels."""
+    case = task(
+        [node("matmul", "i0 c0", "o0", transpose_b=False)],
+        value("i0", (128, 768)),
+        value("c0", (768, 3072)),
+        value("o0", (128, 3072)),
+    )
+    machine = Machine.of(host_target(1))
+    rule = rule_for(case, machine.target)
+    space = rule.space(case, machine.target)
+    config = cost_model.default(case, machine, rule, {"algorithm": "strassen"})
+    configs = space.configs(space.row(config)[None])
+
+    def cycles(hidden: float) -> float:
+        cpu = dataclasses.replace(machine.cpu, hidden_stream=hidden)
+        return float(rule.prior(case, dataclasses.replace(machine, cpu=cpu), configs).cycles[0])
+
+    assert cycles(1.0) == cycles(0.5)
+    assert cycles(0.0) > cycles(0.5)

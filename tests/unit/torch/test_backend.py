@@ -11,7 +11,10 @@ import pytest
 import torch
 from torch import nn
 
+from autotune.graph.ir import Graph
 from autotune.torch import backend, explain
+from autotune.torch.backend import compiled_by
+from tests.unit.torch.oracle import ByNumpy
 
 Compile = Callable[..., Callable[..., Any]]
 PLAIN = {"machine": "nominal", "threads": 1, "min_gain": 0}
@@ -198,3 +201,21 @@ def test_what_is_ours_is_told() -> None:
     assert (graph.ours + graph.quicker, graph.pieces, told.whole) == (3, 3, False)
     assert "aten.linalg_qr.default is not supported" in str(told)
     assert explain(small(), torch.randn(2, 6)).whole
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+def test_weights_are_known_where_inductor_freezes_them_too(freezing: bool) -> None:
+    graphs: list[Graph] = []
+
+    def by(graph: Any) -> Any:
+        graphs.append(graph)
+        return ByNumpy(graph)
+
+    model, x = small(), torch.randn(4, 6)
+    compiled = torch.compile(model, backend=lambda m, i: compiled_by(by, m, i))
+    with torch.no_grad(), torch._inductor.config.patch(freezing=freezing):
+        same(compiled(x), model(x))
+        assert [len(graph.inputs) for graph in graphs] == [1]
+        model[0].weight.mul_(2)
+        same(compiled(x), model(x))
+        same(compiled(x), model(x))
