@@ -25,8 +25,8 @@ from autotune.rewrite.work import saves
 
 Say = Callable[[str], None]
 END = ((5, 3), ("max", "relu"))
-"""Where proving ends: operators of both sides and of the first; names of operators. The order is by
-sizes, so what is left is larger or of later names; it is left for the time that it takes."""
+"""Where proving ends: operators of both sides and of the first; names of operators. The order is
+by sizes, so what is left is larger or of later names; it is left for the time that it takes."""
 _BATCH = 32
 """Equations that are proven side by side, before what is left is pruned by them."""
 _EFFORT = Effort(

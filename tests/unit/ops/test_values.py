@@ -40,7 +40,8 @@ def test_pads_are_top_left_bottom_right() -> None:
 )
 def test_what_has_no_dimensions_gets_none(op: str, attrs: dict[str, Attr]) -> None:
     got = _run(op, np.asarray(3.0), **attrs)
-    assert got.shape == () and got == 3.0
+    assert got.shape == ()
+    assert got == 3.0
 
 
 def test_groups_keep_channels_apart() -> None:
