@@ -136,7 +136,7 @@ class CompileRequest:
         functools.partial(arguments.one_of, choices=ACCURACIES, failure=TargetError),
         "'normal', or 'strict': no algorithm that rounds more than direct code, or by which a "
         "NaN or an infinity spoils outputs that do not read it (Winograd, Strassen), and denormal "
-        "numbers are no zeros; or 'reproducible': strict, and each kernel gives the same bits "
+        "numbers are no zeros; or 'reproducible': strict, and a model gives the same bits "
         "whatever is tuned, on any number of threads, with AVX2 or AVX-512. Unless a Target is "
         "given.",
     )

@@ -27,6 +27,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import autotune
 from autotune.compiler.driver import Preparation, compile_graph, load_prepared
 from autotune.compiler.this_machine import runs_here
 from autotune.db.types import Record
@@ -163,11 +164,9 @@ def show_costs(options: argparse.Namespace) -> int:
     print("| model | normal, ms | strict, ms | reproducible, ms | over strict | over normal |")
     print("| --- " * 6 + "|")
     for path in options.models:
-        graph = load_model(path)
-        base = load_target(options.target, options.threads)
         runs: list[Callable[[], object]] = []
         for accuracy in ("normal", "strict", "reproducible"):
-            made = compile_graph(graph, base.with_accuracy(accuracy))
+            made = autotune.compile(path, threads=options.threads, accuracy=accuracy)
             feeds = random_feeds(made.inputs, 0)
             runs.append(lambda made=made, feeds=feeds: made.run(feeds))  # type: ignore[misc]
         seconds: list[list[float]] = [[] for _ in runs]
@@ -196,7 +195,6 @@ def main() -> int:
     models.set_defaults(run=check_models)
     cost = commands.add_parser("cost")
     cost.add_argument("models", nargs="+")
-    cost.add_argument("--target", default="native")
     cost.add_argument("--threads", type=int, default=1)
     cost.set_defaults(run=show_costs)
     options = parser.parse_args()

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     request = flags.request(CompileRequest, options)
     target = request.wanted_target()
     with TuningLog(options.log, read_only=True) as log:
-        graph = load_prepared(request, target).graph
+        graph = load_prepared(request, target, log=log).graph
         partition = arranged(graph, target, log)
         with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
             profile = dataclasses.replace(runner.profile(), target=target)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autotune.atomic_file import atomic_file
-from autotune.cli import flags, models, on_board, tables
+from autotune.cli import flags, frames, models, on_board, tables
 from autotune.cli import options as opt
 from autotune.command_line import Parser
 from autotune.errors import ConfigError, FeedError
@@ -29,23 +29,32 @@ def arguments(parser: Parser) -> None:
     )
     flags.add(parser, "log", *flags.TARGET)
     on_board.arguments(parser)
+    frames.arguments(parser)
     opt.at(parser)
     opt.pin(parser)
     flags.add(parser, *flags.NUMERICS, "fallback")
 
 
 def run(options: argparse.Namespace) -> None:
+    frames.check(options)
     given = None if options.random else _read_inputs(options.input)
     if on_board.is_away(options):
         outputs = _outputs_there(options, given)
     elif given is None:
         fixed = models.compiled_whole(options)
         models.pinned(options, fixed)
-        outputs = fixed.run(_random(models.types_of(options, fixed), options.seed))
+        types = models.types_of(options, fixed)
+        if options.state:
+            outputs = frames.run(options, fixed, {}, types)
+        else:
+            outputs = fixed.run(_random(types, options.seed))
     else:
         model = models.compiled_or_sized(options)
         models.pinned(options, model)
-        outputs = _single_arrays(models.run(model, given))
+        if options.state:
+            outputs = _single_arrays(frames.run(options, model, given, {}))
+        else:
+            outputs = _single_arrays(models.run(model, given))
     if options.output:
         _write(options.output, outputs)
     rows = [

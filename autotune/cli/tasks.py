@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> None:
 def _explain(options: argparse.Namespace) -> None:
     """The budget's decision per task, as far as the log tells."""
     from autotune.compiler.driver import load_prepared
+    from autotune.db.opening import open_log
     from autotune.db.query import describe
     from autotune.tuner.api import tune_request
     from autotune.tuner.request import TuneRequest
@@ -56,7 +57,9 @@ def _explain(options: argparse.Namespace) -> None:
     ]
     header = ("task", "what", "calls", "best", "trials", "next", "why")
     print(tables.table(header, rows, right=(2, 3, 4, 5)))
-    for step in load_prepared(request, request.wanted_target()).derivation:
+    with contextlib.closing(open_log(options.log, missing_ok=True)) as log:
+        steps = load_prepared(request, request.wanted_target(), log=log).derivation
+    for step in steps:
         print(f"rewrite {printable(str(step))}")
     for line in report.layouts:
         print(f"layout {printable(line)}")

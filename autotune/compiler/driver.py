@@ -60,19 +60,33 @@ def partition(request: CompileRequest) -> Partition:
 
 def partition_with(request: CompileRequest, target: Target, log: LogStore | None) -> Partition:
     """See `partition`; for the request's target, with its log open."""
-    return arranged(load_prepared(request, target).graph, target, log)
+    return arranged(load_prepared(request, target, log=log).graph, target, log)
 
 
-def load_prepared(request: CompileRequest, target: Target, *, fits: bool = False) -> Prepared:
-    """The request's graph, prepared for its target, before layouts are chosen. `fits`: it is run
-    on this machine. Raises ModelError where it does not fit into its memory."""
+def load_checked(request: CompileRequest, *, fits: bool) -> Graph:
+    """The request's graph as it is in its file. `fits`: it is run on this machine. Raises
+    ModelError where it does not fit into its memory."""
     graph = load_model(request.model, request.shapes)
     size_ranges(request.ranges, ())
     if fits:
         room.check_model(graph, physical_bytes())
+    return graph
+
+
+def load_prepared(
+    request: CompileRequest, target: Target, *, log: LogStore | None = None
+) -> Prepared:
+    """The request's graph, prepared for its target, before layouts are chosen."""
+    return prepared(load_checked(request, fits=False), request, target, log)
+
+
+def prepared(
+    graph: Graph, request: CompileRequest, target: Target, log: LogStore | None
+) -> Prepared:
+    """A loaded graph, prepared as its request says. `log`: its times choose rewrites."""
     return prepare(
         graph, target.precision, request.calibration,
-        short=target.short_tensors, rewrite=rewriting(target, request.rewrites),
+        short=target.short_tensors, rewrite=rewriting(target, request.rewrites, log),
     )  # fmt: skip
 
 
@@ -157,20 +171,20 @@ def compile_graph(
     if runs_here(target):
         room.check_model(graph, physical_bytes())
     preparation = preparation or Preparation()
-    prepared = prepare(
+    ready = prepare(
         graph, target.precision, preparation.calibration,
-        short=target.short_tensors, rewrite=rewriting(target, preparation.rewrites),
+        short=target.short_tensors, rewrite=rewriting(target, preparation.rewrites, log),
     )  # fmt: skip
-    for array in (*graph.constants.values(), *prepared.graph.constants.values()):
+    for array in (*graph.constants.values(), *ready.graph.constants.values()):
         drop_pages(array)
     image, notes = compile_prepared(
-        prepared.graph, target, log, processes, profile=profile, reuse=reuse, small=small
+        ready.graph, target, log, processes, profile=profile, reuse=reuse, small=small
     )
     for note in notes:
         _LOGGER.warning(note)
     model = CompiledModel(image, notes=notes)
-    if prepared.quantized is not None:
-        model.quantization = prepared.quantized.judged(_runner(model, prepared.graph))
+    if ready.quantized is not None:
+        model.quantization = ready.quantized.judged(_runner(model, ready.graph))
     return model
 
 

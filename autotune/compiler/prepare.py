@@ -18,6 +18,7 @@ from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import ARRANGE, CLEAN, optimize
 from autotune.placement.short_tensors import ShortTensors
 from autotune.rewrite.search import Derived, Found
+from autotune.types import Task
 
 RANDOM_SAMPLES = 4
 """Inputs drawn for calibration where the user gives none."""
@@ -32,6 +33,8 @@ class Prepared:
     graph: Graph
     quantized: Quantized | None = None
     derivation: tuple[Derived, ...] = ()
+    decisive: tuple[Task, ...] = ()
+    """Tasks whose times would choose between the rewrites that are predicted to gain."""
 
 
 def prepare(
@@ -60,7 +63,7 @@ def prepare(
     ready = DropRoundTrips().run(ready) if on_bytes else ready
     if precision != "int8":
         ready = ShortTensors(dtype=short).run(ready) if short else ready
-        return Prepared(graph=ready, derivation=found.steps)
+        return Prepared(graph=ready, derivation=found.steps, decisive=found.decisive)
     count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
     samples = sample_feeds(dict(graph.inputs), calibration, count)
     quantized = quantize(ready, samples)

@@ -1,8 +1,9 @@
-"""The rewrites of a request, ready to search a graph with. In: a target, the name of rewrites.
-Out: a function from a graph to the one found.
+"""The rewrites of a request, ready to search a graph with. In: a target, the name of rewrites,
+a tuning log. Out: a function from a graph to the one found.
 
-Times are the prior's for the target, whatever the log and the machine say: tasks that are tuned
-must be those that are compiled.
+Graphs are compared by measured times where the log has all tasks in which they differ, else by the
+prior's for the target, whatever the machine says: whoever tunes and whoever compiles gets the same
+from the same log.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from autotune.compiler.layout_costs import measured_in
+from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT, raised
 from autotune.graph.ir import Graph
 from autotune.rewrite.cost import Costs
@@ -19,7 +22,7 @@ from autotune.target import Target
 
 
 def rewriting(
-    target: Target, rewrites: str | os.PathLike[str] | None = None
+    target: Target, rewrites: str | os.PathLike[str] | None = None, log: LogStore | None = None
 ) -> Callable[[Graph], Found] | None:
     """The search for a target; None where nothing is to be rewritten. Raises ConfigError where a
     file has what is not proven."""
@@ -28,7 +31,7 @@ def rewriting(
     found = wanted(rewrites)
     if target.accuracy != "normal":
         found = tuple(r for r in found if r.exact)
-    costs = Costs(target)
+    costs = Costs(target, measured_in(log, target))
 
     def rewrite(graph: Graph) -> Found:
         try:

@@ -34,16 +34,19 @@ class Costs:
         """The tasks of a graph as it would be compiled, and how often each is called."""
         return Counter(partition(optimize(graph, ARRANGE)).weights())
 
-    def both(self, before: Counter[Task], after: Counter[Task]) -> tuple[float, float, bool]:
-        """(seconds before, seconds after) of the tasks that differ, and whether all of these were
-        measured; a measured time is not compared with a predicted one."""
+    def expected(self, before: Counter[Task], after: Counter[Task]) -> tuple[float, float]:
+        """Predicted seconds, before and after, of the tasks that differ."""
+        return _sum(before - after, self.predicted), _sum(after - before, self.predicted)
+
+    def measured(self, before: Counter[Task], after: Counter[Task]) -> tuple[float, float] | None:
+        """The same as they were measured; None where one was not: a measured time is not compared
+        with a predicted one."""
         gone, new = before - after, after - before
         times = {t: self._measured(t) if self._measured else None for t in (*gone, *new)}
-        known = all(s is not None for s in times.values())
-        if not known:
-            times = {t: self.predicted(t) for t in times}
-        sums = (math.fsum(n * (times[t] or 0.0) for t, n in side.items()) for side in (gone, new))
-        return *sums, known  # type: ignore[return-value]
+        known = {t: s for t, s in times.items() if s is not None}
+        if len(known) < len(times):
+            return None
+        return _sum(gone, known.__getitem__), _sum(new, known.__getitem__)
 
     def predicted(self, task: Task) -> float:
         """Seconds of the default schedule of the first rule that has one."""
@@ -56,3 +59,7 @@ class Costs:
 
             self._predicted[task] = asked(ask, task, self.machine.target)
         return self._predicted[task]
+
+
+def _sum(tasks: Counter[Task], seconds: Callable[[Task], float]) -> float:
+    return math.fsum(n * seconds(task) for task, n in tasks.items())

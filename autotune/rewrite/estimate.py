@@ -7,7 +7,7 @@ It is coarse and quick: what does less work or moves less passes, the rest is no
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autotune.errors import ModelError
 from autotune.graph.ir import Node
@@ -54,9 +54,11 @@ class MatchEstimate:
         return total
 
     def _after(self, match: Match, finder: Finder) -> float:
-        """Seconds of the right side, but for what constants alone decide."""
+        """Seconds of the right side, but for what constants alone decide, and what the graph has
+        already."""
         types = {n: finder.graph.types[v] for n, v in match.values.items()}
         known = {n for n, v in match.values.items() if finder.known(v)}
+        there = dict(match.values)
         total = 0.0
 
         def emit(op: str, inputs: Sequence[str], attrs: dict[str, Attr]) -> str:
@@ -64,8 +66,11 @@ class MatchEstimate:
             name = f"%{len(types)}"
             operands = [types[i] for i in inputs]
             types[name] = OPS.get(op).infer(operands, attrs)
+            same = self._same(op, inputs, attrs, there, finder)
             if known.issuperset(inputs):
                 known.add(name)
+            elif same is not None:
+                there[name] = same
             else:
                 total += self._seconds(op, operands, types[name], attrs)
             return name
@@ -75,6 +80,27 @@ class MatchEstimate:
         except ModelError:
             return math.inf
         return total
+
+    def _same(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        attrs: Attrs,
+        there: Mapping[str, str],
+        finder: Finder,
+    ) -> str | None:
+        """The value of the graph that an operator over values of the graph would make again."""
+        if not all(i in there for i in inputs):
+            return None
+        operands = tuple(there[i] for i in inputs)
+        types = finder.graph.types
+        wanted = normal(op, attrs, [types[o].shape for o in operands])
+        for node in finder.readers.get(operands[0], []):
+            shapes = [types[i].shape for i in node.inputs]
+            alike = node.op == op and node.inputs == operands
+            if alike and normal(op, node.attributes, shapes) == wanted:
+                return node.output
+        return None
 
     def _seconds(
         self, op: str, inputs: Sequence[TensorType], output: TensorType, attrs: Attrs

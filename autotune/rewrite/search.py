@@ -41,6 +41,8 @@ _SURE_MEASURED = 0.98
 """The same where every task that differs was measured."""
 _FEW_WAYS = 6
 """Ways to take a step that are all tried: what gains at all places may gain more at some."""
+_DECIDING = 3
+"""Graphs, at most, whose tasks are worth measuring to choose one of them."""
 _WORTH_S = 2e-6
 """Seconds below which a gain is none."""
 
@@ -48,20 +50,24 @@ _WORTH_S = 2e-6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """A step of a derivation: the rewrite, the model's nodes that it replaced, and the seconds
-    that the kernels which differ take before and after."""
+    that the kernels which differ take before and after: predicted, and as the log has them."""
 
     rewrite: str
     places: tuple[str, ...]
-    before_s: float
-    after_s: float
-    measured: bool
+    expected_s: tuple[float, float]
+    measured_s: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        how = "measured" if self.measured else "predicted"
+        ways = [(self.expected_s, "predicted")]
+        ways += [(self.measured_s, "measured")] if self.measured_s else []
+        times = "; ".join(
+            f"{before * 1e6:.1f} us become {after * 1e6:.1f}, {how}"
+            for (before, after), how in ways
+        )
         shown = ", ".join(self.places[:4]) + (", ..." if len(self.places) > 4 else "")
         return (
             f"{self.rewrite} at {len(self.places)} place{'s' * (len(self.places) > 1)} ({shown}): "
-            f"{self.before_s * 1e6:.1f} us become {self.after_s * 1e6:.1f}, {how}"
+            f"{times}"
         )
 
 
@@ -72,6 +78,8 @@ class Found:
     graph: Graph
     steps: tuple[Derived, ...] = ()
     complete: bool = True
+    decisive: tuple[Task, ...] = ()
+    """Tasks by which the graphs that are predicted to be fastest differ from the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +89,8 @@ class _State:
     steps: tuple[Derived, ...] = ()
     gain_s: float = 0.0
     """Seconds less than the graph that the search began with."""
+    expected_s: float = 0.0
+    """The same by predictions alone."""
     sure: bool = False
     """Whether the gain is more than predictions may be off by."""
 
@@ -101,6 +111,7 @@ def search(
         return Found(graph=graph)
     first = _State(graph=graph, tasks=costs.tasks(graph))
     best, beam, seen = first, [first], {_digest(graph)}
+    promising: list[_State] = []
     complete = True
     for _ in range(_DEPTH):
         reached: list[_State] = []
@@ -112,10 +123,26 @@ def search(
                 reached += _tried(first, state, ways, costs, seen)
         reached.sort(key=lambda s: -s.gain_s)
         beam = reached[:_WIDTH]
+        promising = _foremost([*promising, *reached])
         best = max([best, *(s for s in reached if s.sure)], key=lambda s: s.gain_s)
         if not beam or not complete:
             break
-    return Found(graph=best.graph, steps=best.steps, complete=complete)
+    return Found(
+        graph=best.graph, steps=best.steps, complete=complete,
+        decisive=_decisive(first, [best, *promising]),
+    )  # fmt: skip
+
+
+def _foremost(states: list[_State]) -> list[_State]:
+    """Those that are predicted to gain most, whatever was measured."""
+    gaining = [s for s in states if s.expected_s > _WORTH_S]
+    return sorted(gaining, key=lambda s: -s.expected_s)[:_DECIDING]
+
+
+def _decisive(first: _State, others: list[_State]) -> tuple[Task, ...]:
+    """Tasks in which these differ from the first, each once, in order."""
+    differing = ([*(first.tasks - s.tasks), *(s.tasks - first.tasks)] for s in others)
+    return tuple(dict.fromkeys(task for tasks in differing for task in tasks))
 
 
 def _steps(
@@ -172,20 +199,22 @@ def _after(
         return None
     seen.add(digest)
     tasks = costs.tasks(graph)
-    before_s, after_s, measured = costs.both(state.tasks, tasks)
+    expected, measured = costs.expected(state.tasks, tasks), costs.measured(state.tasks, tasks)
+    before_s, after_s = measured or expected
     if after_s > before_s * _LOSS + _WORTH_S:
         return None
     step = Derived(
         rewrite=matches[0].rewrite.name,
         places=tuple(m.roots[0].name for m in matches),
-        before_s=before_s,
-        after_s=after_s,
-        measured=measured,
+        expected_s=expected,
+        measured_s=measured,
     )
-    was_s, is_s, measured = costs.both(first.tasks, tasks)
-    share = _SURE_MEASURED if measured else _SURE
+    predicted, known = costs.expected(first.tasks, tasks), costs.measured(first.tasks, tasks)
+    was_s, is_s = known or predicted
+    share = _SURE_MEASURED if known else _SURE
     return _State(
         graph=graph, tasks=tasks, steps=(*state.steps, step), gain_s=was_s - is_s,
+        expected_s=predicted[0] - predicted[1],
         sure=is_s <= share * was_s and was_s - is_s > _WORTH_S,
     )  # fmt: skip
 

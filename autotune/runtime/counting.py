@@ -24,6 +24,8 @@ _POSITIONS = ctypes.CFUNCTYPE(_WORD, _POINTER, _WORD, _POINTER)
 _SUPPRESS = ctypes.CFUNCTYPE(
     _WORD, *[_POINTER] * 3, _WORD, ctypes.c_float, _WORD, _POINTER, _WORD, _POINTER
 )
+_FIRST = 2
+"""Times as many boxes of a class as may stay, which are looked at first, by score (chosen)."""
 _ELEMENTS = {"float32": "float", "float64": "double"}
 
 
@@ -78,12 +80,29 @@ class Counting:
     def suppressed(self, boxes: Array, scores: Array, how: Suppression) -> Array:
         """Boxes that stay: int64 [found, 3] of batch, class and box, those of a class by falling
         score. boxes [batch, n, 4], scores [batch, classes, n]."""
-        batch, classes, count = scores.shape
+        batch, _, count = scores.shape
         if boxes.shape != (batch, count, 4):
             raise ModelError(f"boxes {list(boxes.shape)} do not fit scores {list(scores.shape)}")
-        flat = scores.reshape(-1)
-        every = how.score is None
-        found = np.arange(flat.size) if every else self.places(flat > np.float32(how.score or 0))
+        likely = _FIRST * how.most
+        if 0 < 2 * likely <= count:
+            ahead = np.partition(scores, count - likely, axis=2)[..., count - likely, None]
+            found, done = self._suppressed(boxes, scores, how, ahead)
+            if done:
+                return found
+        return self._suppressed(boxes, scores, how, None)[0]
+
+    def _suppressed(
+        self, boxes: Array, scores: Array, how: Suppression, ahead: Array | None
+    ) -> tuple[Array, bool]:
+        """See `suppressed`; of boxes whose scores are at least those of their class in `ahead`,
+        where it is given, and whether the others make no difference."""
+        _, classes, count = scores.shape
+        flat, counted = scores.reshape(-1), np.ones(scores.shape, bool)
+        if how.score is not None:
+            counted = scores > np.float32(how.score)
+        few = counted if ahead is None else counted & (scores >= ahead)
+        whole = ahead is None and how.score is None
+        found = np.arange(flat.size) if whole else self.places(few)
         group, box = np.divmod(found, count)
         order = _by_score(group, flat[found])
         group, box = (np.ascontiguousarray(a[order], np.int64) for a in (group, box))
@@ -96,8 +115,14 @@ class Counting:
             how.most, address(kept), room, address(out),
         )  # fmt: skip
         chosen = out[:stayed]
-        return np.stack([group[chosen] // max(classes, 1), group[chosen] % max(classes, 1),
-                         box[chosen]], axis=1)  # fmt: skip
+        done = True
+        if ahead is not None:
+            full = np.bincount(group[chosen], minlength=scores.size // count) == how.most
+            left = (counted.sum(2) > few.sum(2)).reshape(-1)
+            done = not bool((left & ~full).any())
+        classes = max(classes, 1)
+        kept_groups = group[chosen]
+        return np.stack([kept_groups // classes, kept_groups % classes, box[chosen]], axis=1), done
 
 
 def unique(x: Array, axis: int | None, ordered: bool) -> tuple[Array, Array, Array, Array]:
@@ -136,12 +161,18 @@ def _by_score(group: Array, scores: Array) -> Array:
 def _corners(boxes: Array, centered: bool) -> Array:
     """Least and greatest coordinates of each box, [., 4]."""
     sides = np.ascontiguousarray(boxes, np.float32).reshape(-1, 4)
-    if centered:
-        half = sides[:, 2:] / 2
-        low, high = sides[:, :2] - half, sides[:, :2] + half
-    else:
-        low, high = np.minimum(sides[:, :2], sides[:, 2:]), np.maximum(sides[:, :2], sides[:, 2:])
-    return np.ascontiguousarray(np.concatenate([low, high], axis=1))
+    out = np.empty_like(sides)
+    # By columns: numpy goes through rows of two numbers ten times as slowly.
+    for low, high in ((0, 2), (1, 3)):
+        one, other = sides[:, low], sides[:, high]
+        if centered:
+            half = other / 2
+            np.subtract(one, half, out=out[:, low])
+            np.add(one, half, out=out[:, high])
+        else:
+            np.minimum(one, other, out=out[:, low])
+            np.maximum(one, other, out=out[:, high])
+    return out
 
 
 @functools.lru_cache(maxsize=4)

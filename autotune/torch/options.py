@@ -55,6 +55,11 @@ class CompileOptions:
                     f"backend 'autotune' has no option {name!r}, only "
                     f"{arguments.listed(known)}{hint}"
                 )
+            if name == "accuracy" and value == "reproducible":
+                raise ConfigError(
+                    "accuracy reproducible is not for backend 'autotune', since PyTorch may run "
+                    "parts with other bits: compile a torch.export program instead, or take strict"
+                )
             if name == "tune":
                 own["tune_s"] = None if value is None else arguments.duration(name, value)
             elif name == "min_gain":

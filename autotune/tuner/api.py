@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from autotune.compiler.driver import load_prepared
+from autotune.compiler.driver import load_checked, prepared
 from autotune.compiler.layout_costs import choose_layouts
 from autotune.db.types import LogStore
 from autotune.errors import ConfigError
@@ -35,6 +36,7 @@ from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.request import TuneRequest
 from autotune.tuner.resolve import options_of
+from autotune.tuner.rewrites import measured_choice
 from cost_model.models import fit_here
 
 
@@ -51,7 +53,7 @@ def tune_request(request: TuneRequest) -> TuneReport:
     """See `tune`."""
     wanted, here = request.wanted_target(), request.device == "local"
     described = _described(request)
-    graph = load_prepared(request, wanted, fits=here).graph
+    loaded = load_checked(request, fits=here)
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for
 
@@ -69,13 +71,23 @@ def tune_request(request: TuneRequest) -> TuneReport:
         with contextlib.closing(runner):
             wanted = _there(wanted, runner, own=not here and request.target == "cpu")
             profile = dataclasses.replace(runner.profile(), target=wanted)
-            problem = problem_of(graph, wanted)
+            train = engine.train if engine else fit_here
+            first = prepared(loaded, request, wanted, store)
+            problem = problem_of(first.graph, wanted)
             if here:
                 room.check_tasks(problem.dense.weights(), physical_bytes())
-            train = engine.train if engine else fit_here
-            options = options_of(request, graph, problem, store, profile, train=train)
+            options = options_of(request, first.graph, problem, store, profile, train=train)
+            again = functools.partial(prepared, loaded, request, wanted, store)
+            chosen, left, tried = measured_choice(first, again, runner, store, options)
+            if tried:
+                problem = problem_of(chosen.graph, wanted)
+                options = options_of(request, chosen.graph, problem, store, profile, train=train)
+                options = dataclasses.replace(options, limits=left.limits)
             listener = _listener(store, options, request.on_event)
-            return _tuned(graph, problem, runner, store, options, listener=listener, engine=engine)
+            report = _tuned(
+                chosen.graph, problem, runner, store, options, listener=listener, engine=engine
+            )
+            return dataclasses.replace(report, measured=report.measured + tried)
 
 
 def _described(request: TuneRequest) -> DeviceProfile | None:

@@ -5,6 +5,7 @@ log. Out: records of default schedules, from which layouts are chosen before the
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from autotune.db.types import LogStore, Record
 from autotune.machine import Machine
@@ -14,6 +15,7 @@ from autotune.placement.types import Partition
 from autotune.tasks.flops import task_flops
 from autotune.tuner.budget import Limits
 from autotune.tuner.options import TuneOptions
+from autotune.types import Task
 from cost_model import default_of
 
 _SHARE = 4
@@ -27,10 +29,17 @@ def measure_layouts(
 ) -> int:
     """Measure and log the default schedule of every task of the problem without a record, if all
     of them are a small part of the run: times of some say little. Returns how many there were."""
+    return measure_defaults(problem.tasks(), runner, store, options)
+
+
+def measure_defaults(
+    tasks: Iterable[Task], runner: Runner, store: LogStore, options: TuneOptions
+) -> int:
+    """The same of any tasks."""
     if options.dry_run:
         return 0
     target = options.target
-    fresh = [t for t in problem.tasks() if not store.records(t.key, target)]
+    fresh = [t for t in tasks if not store.records(t.key, target)]
     if not fresh or len(fresh) > _affordable(options.limits):
         return 0
     defaults = [default_of(task, Machine.of(target)) for task in fresh]

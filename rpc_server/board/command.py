@@ -30,6 +30,7 @@ from autotune.measure.process import WorkerProcess
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox, hide_memory
+from autotune.measure.simulator.names import SIMULATORS, executor_of
 from autotune.measure.throttle import available_cores
 from autotune.parse_int import whole
 from autotune.release import release
@@ -89,6 +90,9 @@ def add_serve_command(commands: Any) -> None:
         "--memory-mib", type=int, help="of a candidate; default: 3/4 of the machine's"
     )
     parser.add_argument("--audit", metavar="FILE", help="append who did what")
+    parser.add_argument(
+        "--simulator", choices=sorted(SIMULATORS), help="of a microcontroller: counts its cycles"
+    )
     parser.add_argument("--executor", default=DEFAULT_EXECUTOR, help=argparse.SUPPRESS)
     parser.set_defaults(run=serve)
 
@@ -108,13 +112,15 @@ def serve(options: argparse.Namespace) -> None:
     audit = AuditLog(Path(settings.audit) if settings.audit else None)
     cores = parse_cores(settings.cores)
     target = load_target(settings.target, settings.threads)
-    bounds = _bounds(settings)
+    bounds, executor = _bounds(settings), options.executor
+    if options.simulator:
+        executor = executor_of(options.simulator, target)
     if settings.certs:
         check_certs(Path(settings.certs), sandbox_for(target, bounds))
     with contextlib.closing(take_address(host, port, credentials)) as bound:
         place = _place(settings, cores, int(bound.getsockname()[1]))
         gate = Gate(secrets.token_hex(16)) if settings.tracker else None
-        device = _device(target, cores, options.executor, bounds)
+        device = _device(target, cores, executor, bounds)
         with contextlib.closing(device), _clocks(target, settings.lock_clocks) as clocks:
             walls = file_walls(device.ready(), os.getuid(), settings.certs)
             if device.sandbox.get("files"):

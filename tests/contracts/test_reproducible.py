@@ -8,20 +8,23 @@ import itertools
 import numpy as np
 import pytest
 
-import autotune
 from autotune.compiler.this_machine import runs_here
 from autotune.errors import TargetError
+from autotune.frontend import load_model
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
+from benchmarks.reproducible import model_digests, variants
 from search_spaces.rules import rule_for
 from tests.contracts.test_rules import CPU_TASKS, arrays_of, default
+from tests.networks import network
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 
 TARGETS = [
     load_target(name, threads).with_accuracy("reproducible")
     for name, threads in itertools.product(("x86-64-v3", "x86-64-v4"), (1, 2))
 ]
+SLOWER = ("encoder_small", "squeezenet")
 ATTENTION = "attention"
 """Not a task of this accuracy: its products and its softmax are."""
 
@@ -51,15 +54,25 @@ def test_the_bits_are_the_same(targets: list[Target], name: str, configs: int) -
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("model", ["zoo:tiny"])
-def test_a_models_bits_are_the_same(targets: list[Target], model: str) -> None:
-    found = set()
-    for target in targets:
-        made = autotune.compile(model, target=target, machine="nominal", log=None)
-        feeds = {n: np.linspace(-1, 1, t.size, dtype=t.dtype).reshape(t.shape)
-                 for n, t in made.inputs.items()}  # fmt: skip
-        found.add(b"".join(a.tobytes() for a in made.run(feeds).values()))
-    assert len(found) == 1
+@pytest.mark.parametrize(
+    "name",
+    ["tiny", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOWER)],
+)
+def test_a_models_bits_are_the_same(targets: list[Target], name: str) -> None:
+    """On every target, without a log and by logs of random schedules and times."""
+    data = network(name).SerializeToString()
+    found = model_digests(data, logs=1)
+    assert len(found) >= 2 * len(targets)
+    assert len(set(found.values())) == 1
+
+
+def test_logs_are_followed_and_layouts_by_them(targets: list[Target]) -> None:
+    """So that the test before this one sees models that differ in more than their target."""
+    data = network("tiny").SerializeToString()
+    made = [model for _, model in variants(load_model(data), data, logs=1, seed=0)]
+    sources = [{k.source for k in model.image.kernels} for model in made]
+    assert sources[::2] == [{"default"}] * len(targets)
+    assert all("record" in each for each in sources[1::2])
 
 
 @pytest.mark.parametrize("op", ["erf", "tanh", "exp", "sigmoid", "gelu", "sqrt", "log"])

@@ -156,6 +156,12 @@ TASKS: dict[str, Task] = {
     "conv 1x1": conv((1, 5, 5, 13), (1, 1, 13, 34), (1, 5, 5, 34)),
     "conv groups": conv((1, 5, 5, 6), (3, 3, 3, 8), (1, 5, 5, 8), pad=1, groups=2),
     "depthwise": conv((1, 6, 6, 18), (3, 3, 1, 18), (1, 6, 6, 18), pad=1, groups=18),
+    "depthwise strided": conv(
+        (1, 7, 29, 16), (3, 3, 1, 16), (1, 4, 15, 16), pad=1, groups=16, strides=(2, 2)
+    ),
+    "normalized over channels": task(
+        [node("lrn", "i0", "o0", size=5)], value("i0", (1, 5, 6, 19)), value("o0", (1, 5, 6, 19))
+    ),
     "depthwise 7x7": conv((1, 7, 6, 18), (7, 7, 1, 18), (1, 7, 6, 18), pad=3, groups=18),
     "conv of one": conv((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
     "matmul": matmul(7, 13, 33),

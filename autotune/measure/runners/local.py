@@ -30,6 +30,7 @@ from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.others import glance
 from autotune.measure.sandbox import Report, Sandbox
+from autotune.measure.simulator.names import SIMULATORS
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult
 from autotune.target import Target, machine_of
@@ -71,8 +72,11 @@ class LocalRunner:
         self._region_threads = region_threads
         self._profile: DeviceProfile | None = None
         self._facts: MachineFacts | None = None
+        name = device_name(target)
+        if executor in SIMULATORS.values():
+            name = f"{name.rpartition('/')[0]}/simulated {target.name}"
         self._batch = BatchExecutor(
-            device=device_name(target),
+            device=name,
             cores=cores,
             executor=executor,
             sandbox=sandbox_for(target, sandbox or Sandbox()),

@@ -105,9 +105,10 @@ class WindowRule(Rule):
         apart = target.threads == 1 or w.channels[1] % lanes_of(task, target) == 0
         rolling = apart and rolls(task, w)
         heights = _columns(w.rows[1] // target.threads, w.rows[1]) if rolling else ()
-        # The terms of pools are combined first instead.
-        along = apart and rolls(task, w, "point") and not joins(task, w)
-        joined = ("none",) if target.is_reproducible else JOINS
+        # The terms of pools are combined first instead; along rows, sums change their order.
+        one_order = target.is_reproducible
+        along = apart and rolls(task, w, "point") and not joins(task, w) and not one_order
+        joined = ("none",) if one_order else JOINS
         sizes = (1, 2, 3, 4, 6, 8, 12, 16) if sliding else (1, 2, 3, 4, 6, 8)
         params = (
             Param(name="vectors", choices=tuple(v for v in sizes if v <= blocks)),

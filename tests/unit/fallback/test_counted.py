@@ -114,6 +114,37 @@ def test_suppression_is_that_of_onnx_runtime(
     check(model_of(nodes, runs[0], ["y"], options), *runs)
 
 
+@pytest.mark.parametrize("least", [None, 0.9])
+@pytest.mark.parametrize("spread", [1.0, 40.0])
+def test_the_best_boxes_are_looked_at_first_and_the_others_where_need_be(
+    spread: float, least: float | None
+) -> None:
+    """Boxes that lie apart: the first few of many are enough. On one place: they are not."""
+    r = np.random.default_rng(7)
+    corners = r.random((2, 90, 2), np.float32) * np.float32(spread)
+    boxes = np.concatenate([corners, corners + 1], 2)
+    scores = np.round(r.random((2, 3, 90), np.float32), 2)
+    scores[0, 0] = 0.5
+    scores[1, 2, 5:] = 0.0
+    most = 7
+    how = Suppression(most=most, overlap=0.3, score=least)
+    found = Counting(host_target()).suppressed(boxes, scores, how)
+    numbers = {"most": np.array([most]), "overlap": np.array([0.3], np.float32)}
+    numbers |= {} if least is None else {"least": np.array([least], np.float32)}
+    kinds = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("b", "s")]
+    node = helper.make_node("NonMaxSuppression", ["b", "s", *numbers], ["y"])
+    result = helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    tensors = [numpy_helper.from_array(a, n) for n, a in numbers.items()]
+    made = helper.make_model(
+        helper.make_graph([node], "nms", kinds, [result], tensors),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
+    )  # fmt: skip
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(
+        None, {"b": boxes, "s": scores}
+    )
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_boxes_that_do_not_fit_are_said() -> None:
     with pytest.raises(autotune.InputError, match="do not fit scores"):
         Counting(host_target()).suppressed(

@@ -52,9 +52,60 @@ def linear_chain(n: Net) -> str:
     return n.linear(n.linear(n.feed("x", 128, 64), 256), 64)
 
 
+def products_of_one(n: Net) -> str:
+    a, b, c = (n.feed(name, 256, 256) for name in "abc")
+    return n.op("add", n.op("matmul", a, c), n.op("matmul", b, c))
+
+
+def products_with_one(n: Net) -> str:
+    a, b, c = (n.feed(name, 256, 256) for name in "abc")
+    return n.op("add", n.op("matmul", a, b), n.op("matmul", a, c))
+
+
+def some_channels(n: Net) -> str:
+    y = n.op("conv2d", n.feed("x", 1, 28, 28, 64), n.weights(3, 3, 64, 64), pads=(1,) * 4)
+    return n.op("slice", y, starts=(0, 0, 0, 0), stops=(1, 28, 28, 16), steps=(1,) * 4)
+
+
+def product_and_turned(n: Net) -> str:
+    a, b = n.feed("a", 256, 256), n.feed("b", 256, 256)
+    there, back = n.op("matmul", a, b), n.op("transpose", b, perm=(1, 0))
+    turned = n.op("matmul", back, n.op("transpose", a, perm=(1, 0)))
+    return n.op("add", there, n.op("transpose", turned, perm=(1, 0)))
+
+
+def summed_rows(n: Net) -> str:
+    y = n.op("matmul", n.feed("x", 256, 128), n.feed("w", 128, 512))
+    return n.op("reduce_sum", y, axes=(0,), keepdims=True)
+
+
+def summed_columns(n: Net) -> str:
+    y = n.op("matmul", n.feed("x", 256, 128), n.feed("w", 128, 512))
+    return n.op("reduce_sum", y, axes=(1,), keepdims=True)
+
+
+def last_words(n: Net) -> str:
+    y = n.op("softmax", n.op("matmul", n.feed("x", 64, 128), n.weights(128, 1024)), axis=-1)
+    return n.op("slice", y, starts=(63, 0), stops=(64, 1024), steps=(1, 1))
+
+
+def last_norm(n: Net) -> str:
+    x = n.op("matmul", n.feed("x", 64, 256), n.weights(256, 512))
+    y = n.op("layer_norm", x, n.weights(512), n.weights(512), axis=-1, epsilon=1e-5)
+    return n.op("slice", y, starts=(63, 0), stops=(64, 512), steps=(1, 1))
+
+
 @pytest.mark.parametrize(
     ("net", "rewrites"),
     [
+        (products_of_one, {"factor-out-of-rows"}),
+        (products_with_one, {"factor-out-of-columns"}),
+        (some_channels, {"slice-channels-before-convolution"}),
+        (product_and_turned, {"turn-product"}),
+        (summed_rows, {"reduce-rows-before-product-sum"}),
+        (summed_columns, {"reduce-columns-before-product-sum"}),
+        (last_words, {"slice-rows-before-softmax-softmax", "slice-rows-before-product"}),
+        (last_norm, {"slice-rows-before-norm", "slice-rows-before-product"}),
         (pyramid, {"pointwise-convolution-over-resized-concat-linear"}),
         (linear_attention, {"reassociate-attention"}),
         (graph_layer, {"reassociate-right"}),

@@ -69,6 +69,32 @@ def test_phases_of_one_dilation_are_joined_once() -> None:
     assert ops == {"conv2d": 3, "transpose": 1, "reshape": 1}
 
 
+def test_measured_times_decide_where_there_are_any() -> None:
+    """Predictions are for phases; a log in which these take longer is believed."""
+    graph, costs = optimize(dilated(count=1), CLEAN), Costs(TARGET)
+    found = search(graph, shipped(), costs)
+    new = costs.tasks(found.graph) - costs.tasks(graph)
+    assert new
+    assert set(new) <= set(found.decisive)
+    slow = Costs(TARGET, lambda task: 1.0 if task in new else 1e-3)
+    assert search(graph, shipped(), slow).steps == ()
+    fast = Costs(TARGET, lambda task: 1e-6 if task in new else 1e-3)
+    (step,) = search(graph, shipped(), fast).steps
+    assert step.measured_s == pytest.approx((1e-3, 1e-6 * sum(new.values())))
+    assert "predicted; 1000.0 us become" in str(step)
+    assert str(step).endswith("measured")
+
+
+def test_one_missing_time_leaves_it_to_predictions() -> None:
+    graph, costs = optimize(dilated(count=1), CLEAN), Costs(TARGET)
+    found = search(graph, shipped(), costs)
+    missing = found.decisive[-1]
+    partial = Costs(TARGET, lambda task: None if task == missing else 1.0)
+    again = search(graph, shipped(), partial)
+    assert [s.rewrite for s in again.steps] == [s.rewrite for s in found.steps]
+    assert {s.measured_s for s in again.steps} == {None}
+
+
 def test_out_of_time_leaves_the_graph() -> None:
     graph = optimize(head(), CLEAN)
     found = search(graph, shipped(), Costs(TARGET), time_s=0.0, clock=iter(range(99)).__next__)

@@ -23,6 +23,7 @@ BAD: dict[str, dict[str, list[str]]] = {
         "--config": ["/nowhere.toml", "/"],
         "--target": ["no-such-target", "/nowhere.toml"],
         "--threads": ["0", "-1", "1e300", "x", "9" * 30],
+        "--simulator": ["no-such-simulator", "unicorn"],  # the target is this host
         "--cores": ["x", "0-99999", "-1", "1-0"],
         "--certs": ["/nowhere"],
         "--memory-mib": ["-5", "0.5", "1e300", "9" * 30, "63"],

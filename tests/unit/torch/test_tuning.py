@@ -15,6 +15,7 @@ from autotune import arguments
 from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, InputError
+from autotune.torch.options import CompileOptions
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +96,11 @@ def test_what_is_no_time_is_told(given: Any) -> None:
 def test_options_that_are_the_backend_s_are_told() -> None:
     with pytest.raises(ConfigError, match="options of the backend"):
         autotune.torch.Tuning(log="x.db", tune="30s")
+
+
+def test_reproducible_is_not_promised_where_pytorch_runs_parts() -> None:
+    with pytest.raises(ConfigError, match="accuracy reproducible is not for backend 'autotune'"):
+        CompileOptions.of({"accuracy": "reproducible"})
 
 
 def test_small_graphs_are_left_to_pytorch() -> None:

@@ -1,0 +1,151 @@
+"""The simulated Cortex-M4: costs of instructions, right and wrong candidates, code that does not
+end; a small int8 model tuned on it over a board."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+import cost_model
+from autotune.errors import ConfigError, DeviceError
+from autotune.machine import Machine
+from autotune.measure.simulator.core import SimulatedCore
+from autotune.measure.simulator.executor import CLOCK_HZ, SimulatedExecutor
+from autotune.measure.simulator.names import executor_of
+from autotune.measure.simulator.thumb import BlockCost, block_cost
+from autotune.measure.types import MeasureRequest, Status, Timing
+from autotune.schedule import Schedule
+from autotune.target import host_target, load_target
+from autotune.types import Task
+from search_spaces.rules import rule_for
+from tests.needs import needs
+from tests.tflite_models import (
+    NONE,
+    RELU,
+    SAME,
+    Operator,
+    bias,
+    conv,
+    q,
+    tflite_bytes,
+    weights,
+)
+from tests.unit.codegen.kernels import node, task, value
+from tests.unit.rpc_server.boards import BoardProcess
+
+TARGET = load_target("cortex-m4")
+MATMUL = task(
+    [node("matmul", "i0 c0", "o0")],
+    value("i0", (4, 24), "uint8"),
+    value("c0", (24, 10), "int8"),
+    value("o0", (4, 10), "int32"),
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "instructions", "cycles"),
+    [
+        ("00bf", 1, 1),  # nop
+        ("0868", 1, 2),  # ldr r0, [r1]
+        ("08684a68", 2, 3),  # and ldr r2, [r1, #4] behind it
+        ("086000bf0868", 3, 4),  # str; nop; ldr
+        ("10b5", 1, 3),  # push {r4, lr}
+        ("90fbf1f0", 1, 7),  # sdiv r0, r0, r1
+        ("20fb0130", 1, 1),  # smlad r0, r0, r1, r3
+        ("80fb0123", 1, 1),  # smull r2, r3, r0, r1
+        ("d1e90023", 1, 3),  # ldrd r2, r3, [r1]
+        ("b1e80c00", 1, 3),  # ldmia.w r1!, {r2, r3}
+        ("51f8040f", 1, 2),  # ldr r0, [r1, #4]!
+    ],
+)
+def test_what_instructions_take(code: str, instructions: int, cycles: int) -> None:
+    assert block_cost(bytes.fromhex(code)) == BlockCost(instructions, cycles)
+
+
+def test_a_loop_is_counted_turn_by_turn() -> None:
+    """movs r1, #5; subs r1, #1; bne back; bx lr: four taken branches, and the return."""
+    core = SimulatedCore(bytes.fromhex("05210139fdd17047"), [])
+    counted = core.run(1.0)
+    assert counted.instructions == 1 + 5 * 2 + 1
+    assert counted.cycles == counted.instructions + 4 * 2 + 2  # what begins refills, too
+
+
+def test_code_that_never_ends_or_touches_what_is_not_there_is_stopped() -> None:
+    with pytest.raises(TimeoutError, match=r"no end after 0\.2 s"):
+        SimulatedCore(bytes.fromhex("fee7"), []).run(0.2)
+    with pytest.raises(DeviceError, match="the simulated processor stopped at 0x8"):
+        SimulatedCore(bytes.fromhex("00de"), []).run(1.0)
+    block = np.zeros(64, np.uint8)
+    stray = bytes.fromhex("00680022c0f88020c0f80020c0f80021c0f8002fc0f800247047")
+    core = SimulatedCore(stray, [(block, 0)])
+    core.run(1.0)  # within the page of the block
+    core.read()
+    assert not block.any()
+
+
+def request(made: Task, schedule: Schedule | None = None) -> MeasureRequest:
+    rule = rule_for(made, TARGET)
+    if schedule is None:
+        config = cost_model.default(made, Machine.of(TARGET), rule)
+        schedule = rule.schedule(made, TARGET, config)
+    return MeasureRequest(task=made, schedule=schedule, target=TARGET, timing=Timing())
+
+
+@needs("cortex-m")
+def test_a_candidate_is_checked_and_takes_the_same_cycles_in_every_run() -> None:
+    executor, asked = SimulatedExecutor(), request(MATMUL)
+    built = executor.build(asked)
+    first, second = (executor.check_and_time(asked, built) for _ in range(2))
+    assert first.status is Status.OK, first.error
+    assert first.times_s == second.times_s
+    said = first.conditions.split()
+    assert said[:3:2] == ["simulated:", "cycles"]
+    assert float(said[1]) / CLOCK_HZ == first.times_s[0]
+    plain = request(MATMUL, ())
+    slow = executor.check_and_time(plain, executor.build(plain))
+    assert slow.status is Status.OK
+    assert slow.median_s > 1.5 * first.median_s  # one product at a time, sums in memory
+
+
+@needs("cortex-m")
+def test_a_wrong_result_is_found() -> None:
+    executor, asked = SimulatedExecutor(), request(MATMUL)
+    other = request(dataclasses.replace(MATMUL, nodes=(*MATMUL.nodes,)), ())
+    built = executor.build(asked)
+    broken = dataclasses.replace(built, code=bytes.fromhex("7047") + built.code[2:])
+    result = executor.check_and_time(other, broken)
+    assert (result.status, result.times_s) == (Status.WRONG_RESULT, ())
+
+
+def test_other_targets_are_refused() -> None:
+    with pytest.raises(ConfigError, match="target cpu is none; take --target cortex-m4"):
+        executor_of("unicorn", host_target())
+
+
+@pytest.mark.slow
+@needs("cortex-m")
+def test_a_small_model_is_tuned_on_a_simulated_board(tmp_path: Path) -> None:
+    x, a, out = q(1, 6, 6, 8), q(1, 6, 6, 12, zero=-128), q(1, 6, 6, 4)
+    operators = [
+        Operator(name="CONV_2D", inputs=[x, weights(12, 3, 3, 8), bias(12)], outputs=[a],
+                 options=conv(1, SAME, RELU)),
+        Operator(name="CONV_2D", inputs=[a, weights(4, 1, 1, 12), bias(4)], outputs=[out],
+                 options=conv(1, SAME, NONE)),
+    ]  # fmt: skip
+    model = tflite_bytes(operators, [x], [out])
+    options = ("--target", "cortex-m4", "--simulator", "unicorn")
+    log = tmp_path / "m4.db"
+    with BoardProcess(executor="unused:Unused", options=options) as board:
+        autotune.tune(model, device=board.url, log=log, trials=12, seed=0)
+    with autotune.TuningLog(log) as store:
+        keys = {row["task_key"] for row in store.query()}
+        records = [r for key in keys for r in store.records(key, TARGET)]
+    assert len(records) >= 12
+    assert all(r.result.status is Status.OK for r in records)
+    assert all(r.result.device.endswith("/simulated cortex-m4") for r in records)
+    cycles = [float(r.result.conditions.split()[1]) for r in records]
+    assert np.allclose([r.result.median_s * CLOCK_HZ for r in records], cycles)
