@@ -1,4 +1,4 @@
-"""Whether a rewrite can save work: operations, and elements moved, of the right side against those
+"""Work that a rewrite can save: operations, and elements moved, of the right side against those
 of the left one, at a few sizes, whichever values are constants. No machine is asked: what saves
 nowhere here is not looked for where models are compiled.
 """
