@@ -178,15 +178,17 @@ def row_of(folder: Path, args: argparse.Namespace) -> Row:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=args.limit, check=False
         )
-        lines, why = done.stdout.splitlines(), (done.stderr.split("\n")[-2:] or [""])[0][:300]
+        last = (done.stderr.split("\n")[-2:] or [""])[0][:300]
+        lines, why = done.stdout.splitlines(), f"dies: {last}"
     except subprocess.TimeoutExpired as late:
-        lines, why = str(late.stdout or "").splitlines(), f"no result in {args.limit:g} s"
+        lines = (late.stdout or b"").decode(errors="replace").splitlines()
+        why = f"no result in {args.limit:g} s"
     for line in lines:
         if line.startswith("ROW "):
             found: Row = json.loads(line[4:])
             return found
     at = [line[3:] for line in lines if line.startswith("AT ")]
-    return row | {(at or ["eager"])[-1]: {"fails": f"dies: {why}"} if at else why}
+    return row | {(at or ["eager"])[-1]: {"fails": why} if at else why}
 
 
 def said(row: Row) -> str:

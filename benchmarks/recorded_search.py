@@ -129,6 +129,7 @@ SEARCHERS = (
     Searcher(label="prior alone", strategy="model", cost_model="prior"),
     Searcher(label="all together", strategy="model", cost_model="xgb"),
     Searcher(label="with transfer", strategy="model", cost_model="xgb", transfer=True),
+    Searcher(label="Bayesian", strategy="bayesian"),
 )
 
 

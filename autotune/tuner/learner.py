@@ -66,6 +66,10 @@ class Learner:
             self._stale.discard(names)
         return model.predict(self._improved(candidates)) / self.chance(candidates)
 
+    def before(self, candidates: Features) -> Column:
+        """Seconds as they were predicted before the run."""
+        return self._improved(candidates).prior_s
+
     def chance(self, candidates: Features) -> Column:
         """How likely candidates build and run, as far as is known: 1 where nothing failed yet."""
         validity = self._validity.get(candidates.names)

@@ -61,15 +61,20 @@ def _arithmetic(op: str) -> AtenImporter:
     def run(n: AtenCall) -> str:
         x, y = n.as_made("self"), n.as_made("other")
         if n.has("alpha") and (alpha := n.arg("alpha", 1)) != 1:
-            y = n.op("mul", y, n.like(alpha, y))
-        if n.made_dtype == "bool":
-            logic = {"add": "or", "mul": "and", "max": "or", "min": "and"}
-            if op not in logic:
-                raise UnsupportedOpError(f"{op} of bools is not supported")
-            return n.op(logic[op], x, y)
-        return n.op(op, x, y)
+            y = _computed(n, "mul", y, n.like(alpha, y))
+        return _computed(n, op, x, y)
 
     return run
+
+
+def _computed(n: AtenCall, op: str, x: str, y: str) -> str:
+    """Arithmetic of two values of one type; of bools it is logic."""
+    if n.dtype(x) != "bool":
+        return n.op(op, x, y)
+    logic = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+    if op not in logic:
+        raise UnsupportedOpError(f"{op} of bools is not supported")
+    return n.op(logic[op], x, y)
 
 
 def _comparison(op: str) -> AtenImporter:
@@ -311,18 +316,18 @@ def clamp(n: AtenCall) -> str:
             max=math.inf if high is None else float(high),
         )  # fmt: skip
     for op, name in (("max", "min"), ("min", "max")):
-        x = x if n.given(name) is None else n.op(op, x, n.as_made(name))
+        x = x if n.given(name) is None else _computed(n, op, x, n.as_made(name))
     return x
 
 
 @aten("clamp_min")
 def clamp_min(n: AtenCall) -> str:
-    return n.op("max", n.as_made("self"), n.as_made("min"))
+    return _computed(n, "max", n.as_made("self"), n.as_made("min"))
 
 
 @aten("clamp_max")
 def clamp_max(n: AtenCall) -> str:
-    return n.op("min", n.as_made("self"), n.as_made("max"))
+    return _computed(n, "min", n.as_made("self"), n.as_made("max"))
 
 
 @aten("where")
