@@ -1,4 +1,4 @@
-"""Pruning of equal terms that say nothing new: renamed ones, and those that one step of an equation
+"""Pruning of what says nothing new: renamed ones, and those that one step of an equation
 of fewer or as many operators makes, somewhere in a term.
 
 In: `Pair`s, in the order in which they should be kept. Out: equations with one name for what is
