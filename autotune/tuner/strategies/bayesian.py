@@ -26,8 +26,8 @@ from search_spaces.space import Rows, Space
 
 _LOCAL = 0.15
 """Standard deviation, as log-time, of what configs alike in every param have in common (all of
-these were chosen on Granite Rapids' surveys; half or twice of each changes trials there and on two
-other machines by less than a fifth)."""
+these are first guesses, kept; half or twice of each, tried on three machines' surveys, changed most
+sums of trials by less than a fifth)."""
 _ALGORITHM = 0.2
 """The same of what configs of an algorithm have in common."""
 _TASK = 0.5
