@@ -131,6 +131,7 @@ def serve(options: argparse.Namespace) -> None:
                 compiler=built_by,
                 can_build=bool(built_by),
                 accept_objects=settings.accept_objects,
+                simulated=bool(options.simulator),
             )
             desk = ModelDesk(functools.partial(_model_worker, target, cores, bounds))
             board = BoardDevice(device, abilities, audit=audit, gate=gate, desk=desk)

@@ -263,7 +263,7 @@ class BoardDevice:
             submit = wire.decode_submit(payload)
         requests = [r for r in submit.requests if isinstance(r, MeasureRequest)]
         for target in {r.target for r in requests}:
-            check_target(target, self._abilities.cores)
+            check_target(target, self._abilities.cores, simulated=self._abilities.simulated)
         if objects := sum(r.built is not None for r in requests):
             self._check_objects(peer)
         if objects < len(requests) and not self._abilities.can_build:

@@ -63,3 +63,5 @@ class Abilities:
     can_build: bool = True
     accept_objects: bool = False
     """Whether it runs object code that clients built."""
+    simulated: bool = False
+    """Whether its core is simulated."""

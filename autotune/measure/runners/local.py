@@ -65,7 +65,7 @@ class LocalRunner:
         builds: ExecutorBuilds | None = None,
     ) -> None:
         cores = tuple(cores) or available_cores()
-        check_target(target, len(cores))
+        check_target(target, len(cores), simulated=executor in SIMULATORS.values())
         self.target = target
         self.cores = cores
         self._cache_dir = cache_dir
@@ -258,8 +258,21 @@ def chosen_device(target: Target) -> DeviceFacts:
     return DEVICES.get(target.kind).choose(target)
 
 
-def check_target(target: Target, cores: int) -> None:
-    """Raises DeviceError where this machine cannot run the target's code."""
+def check_target(target: Target, cores: int, *, simulated: bool = False) -> None:
+    """Raises DeviceError where this machine, or the core that it simulates, cannot run the
+    target's code. C of a microcontroller compiles here, too, but its times would be this
+    machine's under the name of another."""
+    if target.is_compact and not simulated:
+        raise DeviceError(
+            f"target {target.name} is a microcontroller, this machine is none; measure on a board "
+            f"that simulates it (rpc_server serve --target {target.name} --simulator unicorn): "
+            "--device rpc://HOST:PORT"
+        )
+    if simulated and not target.is_compact:
+        raise DeviceError(
+            f"target {target.name} is no microcontroller, and this board simulates one; take a "
+            "board of that kind: --device rpc://HOST:PORT"
+        )
     if target.kind in DEVICE_KINDS:
         chosen_device(target)
         return

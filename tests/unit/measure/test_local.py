@@ -37,6 +37,7 @@ def test_a_machine_takes_targets_of_its_kind(
     [
         ("aarch64", "cortex-a7", "is cpu arm, this machine is cpu aarch64; measure on a board"),
         ("armv7l", "x86-64-v3", "is cpu x86_64, this machine is cpu arm; measure on a board"),
+        ("s390x", "cortex-m4", "is a microcontroller, this machine is none; measure on a board"),
     ],
 )
 def test_it_takes_no_others(
@@ -45,6 +46,12 @@ def test_it_takes_no_others(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     with pytest.raises(DeviceError, match=message):
         check_target(load_target(name), 1)
+
+
+def test_a_simulated_core_takes_targets_of_its_kind_alone() -> None:
+    check_target(load_target("cortex-m4"), 1, simulated=True)
+    with pytest.raises(DeviceError, match="target c is no microcontroller, and this board simul"):
+        check_target(load_target("c"), 1, simulated=True)
 
 
 def test_it_takes_no_more_threads_than_cores() -> None:
