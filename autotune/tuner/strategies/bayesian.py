@@ -25,9 +25,9 @@ from search_spaces.params import Config, Param
 from search_spaces.space import Rows, Space
 
 _LOCAL = 0.15
-"""Standard deviation, as log-time, of what configs alike in every param have in common (all of
-these are first guesses, kept; half or twice of each, tried on three machines' surveys, changed most
-sums of trials by less than a fifth)."""
+"""Standard deviation, as log-time, of what configs alike in every param have in common. All of
+these are first guesses, kept: half or twice of each, tried on three surveys, changed most
+sums of trials by less than a fifth."""
 _ALGORITHM = 0.2
 """The same of what configs of an algorithm have in common."""
 _TASK = 0.5
