@@ -64,7 +64,9 @@ def generate(
                     there.add(rewrite)
                     counts[rewrite.name] = counts.get(rewrite.name, 0) + 1
                     name = f"{rewrite.name}-{counts[rewrite.name]}"
-                    yield dataclasses.replace(rewrite, name=name, saves=saves(rewrite))
+                    named = dataclasses.replace(rewrite, name=name, saves=saves(rewrite))
+                    (plain,) = parse(str(named))  # as a file is read back
+                    yield plain
 
 
 def _batches(waiting: Sequence[Pair], there: Known, hopeless: Known) -> Iterator[list[Pair]]:
