@@ -65,8 +65,12 @@ def strip_kernels(
     """Kernels of a task, one of which does for any sizes; none where the task is not the same at
     every place. `sizes`: representative ones; `said`: gets what was in the way."""
     found = tuple(_in_strips(merged(task), machine, sizes, said))
-    covered = any(all(map(surely_at_most, k.lengths, k.extents)) for k in found)
-    return found if covered else ()
+    return found if any(map(covers, found)) else ()
+
+
+def covers(kernel: OpenKernel) -> bool:
+    """Whether it serves all sizes."""
+    return all(map(surely_at_most, kernel.lengths, kernel.extents))
 
 
 def _in_strips(

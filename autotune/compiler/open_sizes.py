@@ -6,6 +6,7 @@ The graph is imported, optimized and cut into tasks once, with symbols where siz
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import time
@@ -15,10 +16,12 @@ from autotune.compiler.open_kernels import (
     NoOpenKernelError,
     OpenKernel,
     block_kernels,
+    covers,
     strip_kernels,
     whole_kernels,
 )
 from autotune.compiler.open_link import BuiltKernel, built, open_link
+from autotune.compiler.open_tiles import tile_kernels
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import weight_bytes
 from autotune.defects import NO_DEFECT
@@ -35,6 +38,8 @@ from autotune.sizes import symbol
 from autotune.target import Target
 from autotune.types import Task
 
+LAST_RESORT_S = 1.0
+"""Seconds that a kernel is taken to need which is for sizes that no other one serves."""
 _LOGGER = logging.getLogger("autotune.compile")
 
 
@@ -127,8 +132,10 @@ def _built(
     """A task's kernels with their code. Raises NoOpenKernelError where none can be built."""
     said: list[str] = []
 
-    def made(kernels: Iterable[OpenKernel]) -> Iterator[BuiltKernel]:
-        for number, kernel in enumerate(kernels):
+    strips = strip_kernels(task, machine, sizes, said)
+
+    def made(kernels: Iterable[OpenKernel], first: int = 0) -> Iterator[BuiltKernel]:
+        for number, kernel in enumerate(kernels, first):
             try:
                 yield built(task, number, kernel, machine.target, units)
             except NO_DEFECT:
@@ -136,7 +143,18 @@ def _built(
             except Exception as error:
                 said.append(str(error))
 
-    kernels = list(made(strip_kernels(task, machine, sizes, said)))
+    tiles = tile_kernels(task, machine, sizes, strips, said) if strips else []
+    kernels = list(made((*strips, *tiles)))
+    if kernels and not any(covers(each.kernel) for each in kernels):
+        # Those for the least sizes could not be built: there, and only there, loops as long as a
+        # call says do.
+        rest = (
+            dataclasses.replace(kernel, seconds=LAST_RESORT_S)
+            for kernel in whole_kernels(task, machine, sizes, said)
+        )
+        found = itertools.islice(made(rest, len(strips) + len(tiles)), 1)
+        kernels = [*kernels, *found]
+        kernels = kernels if covers(kernels[-1].kernel) else []
     kernels = kernels or list(made(block_kernels(task, machine, sizes, said)))
     kernels = kernels or list(itertools.islice(made(whole_kernels(task, machine, sizes, said)), 1))
     if not kernels:

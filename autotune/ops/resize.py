@@ -58,7 +58,8 @@ class Resize:
         arity(self.name, types, 1)
         (x,) = types
         shape = integers(attrs, "out_shape", None, len(x.shape))
-        require(min((*shape, *x.shape), default=1) > 0, f"resize: cannot make {shape} of {x}")
+        positive = all(surely_less(0, extent) for extent in (*shape, *x.shape))
+        require(positive, f"resize: cannot make {shape} of {x}")
         mode, _, _ = _modes(attrs)
         require(mode == "nearest" or is_float(x.dtype), f"resize: linear needs floats, got {x}")
         return TensorType(dtype=x.dtype, shape=shape)

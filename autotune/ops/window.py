@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.ops._common import integers, require
 from autotune.program.ir import Index, clamp, index
-from autotune.sizes import UndecidedError, greatest, is_size
+from autotune.sizes import any_size, greatest, surely_less
 from autotune.types import Array, Attrs, TensorType
 
 
@@ -54,18 +54,27 @@ class Window:
 
     def count(self, outer: str, low: int, high: int) -> Index:
         """The same as an index expression, at least 1."""
-        if is_size(self.positions):
-            raise UndecidedError("how many elements a window has")
-        counts = self.counts(low, high)
-        if min(counts) == max(counts):
-            return Index((), max(counts[0], 1))
+        if any_size((self.positions, low, high)):
+            least, most = self._counts_of_any(low, high)
+        else:
+            counts = self.counts(low, high)
+            least, most = min(counts), max(counts)
+        if least == most:
+            return Index((), max(most, 1))
 
         def windows_below(limit: int) -> Index:
             distance = index(outer) * -self.stride + (limit + self.before + self.dilation - 1)
             return clamp(distance // self.dilation, 0, self.kernel)
 
         found = windows_below(high) - windows_below(low)
-        return found if min(counts) else clamp(found, 1, self.kernel)
+        return found if least else clamp(found, 1, self.kernel)
+
+    def _counts_of_any(self, low: int, high: int) -> tuple[int, int]:
+        """The least and the most elements of a window in an image of open size: none may be
+        missed where one could be."""
+        last = (self.positions - 1) * self.stride + (self.kernel - 1) * self.dilation
+        inside = low + self.before <= 0 and surely_less(last - self.before, high)
+        return (self.kernel if inside else 0), self.kernel
 
     def slice(self, inner: int) -> slice:
         """Element `inner` of every window, out of the padded image."""

@@ -18,6 +18,7 @@ import numpy as np
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.remove_identities import only_moves_units
 from autotune.graph.rewriter import Rewriter, ints, kind_of
+from autotune.sizes import surely_at_most
 
 Perm = tuple[int, ...]
 WIDE_PLANE = 8
@@ -213,7 +214,8 @@ class _Pushing:
         )
         _, rows, columns, _ = self.graph.types[node.output].shape
         apart = any(d != 1 for d in node.attributes.get("dilations", (1, 1)))  # type: ignore[union-attr]
-        if value.perm != (0, 2, 3, 1) or columns < WIDE_PLANE or apart:
+        wide = surely_at_most(WIDE_PLANE, columns)
+        if value.perm != (0, 2, 3, 1) or not wide or apart:
             return False
         planes = self.new.emit(
             "reshape", [value.base], node, shape=(batch * channels, height, width, 1)
