@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune.sizes import SizeSymbol, is_size, symbols_of, value_at
+from autotune.sizes import SizeSymbol, is_size, size_from, symbols_of, value_at
 from autotune.types import Attr, Layout, Task, TaskValue
 
 
@@ -41,6 +41,17 @@ def task_with(
         for node in task.nodes
     )
     return dataclasses.replace(task, nodes=tuple(nodes), values=tuple(map(made, task.values)))
+
+
+def task_from(task: Task, lows: Mapping[str, int]) -> Task:
+    """The task where symbols are at least so large."""
+    return task_with(
+        task, lambda e: size_from(e, lows), lambda value: _layout_from(value.layout, lows)
+    )
+
+
+def _layout_from(layout: Layout, lows: Mapping[str, int]) -> Layout:
+    return dataclasses.replace(layout, strides=tuple(size_from(s, lows) for s in layout.strides))
 
 
 def layout_at(layout: Layout, values: Mapping[str, int]) -> Layout:
