@@ -49,8 +49,9 @@ VOLUMES = (
 )  # fmt: skip
 SPATIAL = (
     # channels, filters, size, taps, stride, groups: windows of depthwise and grouped layers
-    (96, 96, 56, 5, 1, 96), (96, 96, 56, 5, 2, 96), (64, 64, 112, 3, 2, 64), (576, 576, 14, 5, 1, 576),
-    (960, 960, 7, 3, 1, 960), (128, 128, 56, 3, 1, 4), (256, 256, 14, 3, 2, 8), (232, 232, 14, 1, 1, 8),
+    (96, 96, 56, 5, 1, 96), (96, 96, 56, 5, 2, 96), (64, 64, 112, 3, 2, 64),
+    (576, 576, 14, 5, 1, 576), (960, 960, 7, 3, 1, 960), (128, 128, 56, 3, 1, 4),
+    (256, 256, 14, 3, 2, 8), (232, 232, 14, 1, 1, 8),
 )  # fmt: skip
 
 
@@ -75,7 +76,8 @@ def lines_and_volumes(draw: Draw) -> Iterator[Case]:
         )  # fmt: skip
     for op in ("MaxPool", "AveragePool"):
         yield Case(
-            name=f"{op.lower()} 3d 2/2 32x16x56x56", op=op, feeds={"x": draw.floats(1, 32, 16, 56, 56)},
+            name=f"{op.lower()} 3d 2/2 32x16x56x56", op=op,
+            feeds={"x": draw.floats(1, 32, 16, 56, 56)},
             attrs={"kernel_shape": [2] * 3, "strides": [2] * 3},
         )  # fmt: skip
         yield Case(
@@ -100,8 +102,10 @@ def norms(draw: Draw) -> Iterator[Case]:
     for channels, size, groups in ((320, 32, 32), (64, 128, 32), (512, 16, 32)):
         image, shape = draw.floats(1, channels, size, size), size_of(channels, size, size)
         scales = {"s": draw.floats(channels), "b": draw.floats(channels)}
-        yield Case(name=f"groupnorm {groups} {shape}", op="GroupNormalization", feeds={"x": image},
-                   constants=scales, attrs={"num_groups": groups}, opset=OPSET_OF_NORMS)  # fmt: skip
+        yield Case(
+            name=f"groupnorm {groups} {shape}", op="GroupNormalization", feeds={"x": image},
+            constants=scales, attrs={"num_groups": groups}, opset=OPSET_OF_NORMS,
+        )  # fmt: skip
         yield Case(name=f"instancenorm of {shape}", op="InstanceNormalization", feeds={"x": image},
                    constants=scales)  # fmt: skip
         held = {"m": draw.floats(channels), "v": np.abs(draw.floats(channels)) + np.float32(1)}
@@ -117,8 +121,10 @@ def norms(draw: Draw) -> Iterator[Case]:
 
 def activations(draw: Draw) -> Iterator[Case]:
     for approximate in ("none", "tanh"):
-        yield Case(name=f"gelu {approximate} 197x3072", op="Gelu", feeds={"x": draw.floats(197, 3072)},
-                   attrs={"approximate": approximate}, opset=OPSET_OF_NORMS)  # fmt: skip
+        yield Case(
+            name=f"gelu {approximate} 197x3072", op="Gelu", feeds={"x": draw.floats(197, 3072)},
+            attrs={"approximate": approximate}, opset=OPSET_OF_NORMS,
+        )  # fmt: skip
     image = draw.floats(1, 64, 80, 80)
     for op in ("Mish", "Elu", "LeakyRelu", "Softplus", "HardSigmoid", "Selu"):
         yield Case(name=f"{op.lower()} 64x80x80", op=op, feeds={"x": image})
@@ -134,9 +140,20 @@ PRODUCTS = (
     # left, right: two inputs
     ((1, 8, 1, 64), (1, 8, 64, 512)), ((1, 8, 1, 512), (1, 8, 512, 64)),
     ((64, 49, 32), (64, 32, 49)), ((64, 49, 49), (64, 49, 32)), ((256, 16, 16), (256, 16, 16)),
-    ((32, 128, 128), (32, 128, 128)), ((1, 3, 3, 3), (1, 3, 3, 4096)), ((1000, 4, 4), (1000, 4, 4)),
+    ((32, 128, 128), (32, 128, 128)), ((1, 3, 3, 3), (1, 3, 3, 4096)),
+    ((1000, 4, 4), (1000, 4, 4)), ((4096, 1, 512), (4096, 512, 1)),
 )  # fmt: skip
-DENSE = ((1, 512, 1000), (1, 128, 64), (1, 768, 3072), (8, 256, 256), (16, 4096, 1000), (3136, 96, 288))
+DENSE = (
+    (1, 512, 1000),
+    (1, 128, 64),
+    (1, 768, 3072),
+    (8, 256, 256),
+    (16, 4096, 1000),
+    (3136, 96, 288),
+    (4096, 256, 1),
+    (4096, 256, 2),
+    (1000, 512, 5),
+)
 
 
 def products_of_batches(draw: Draw) -> Iterator[Case]:
@@ -175,12 +192,18 @@ def reductions_over_dimensions(draw: Draw) -> Iterator[Case]:
     volume = draw.floats(8, 64, 40, 40)
     for op, axes in (
         ("ReduceMean", (1, 2, 3)), ("ReduceSum", (0,)), ("ReduceMax", (2,)), ("ReduceMean", (3,)),
-        ("ReduceL2", (1,)), ("ReduceMean", (0, 2, 3)), ("ReduceMin", (2, 3)), ("ReduceSum", (1, 3)),
-        ("ReduceLogSumExp", (1,)), ("ReduceProd", (3,)),
+        ("ReduceL2", (1,)), ("ReduceMean", (0, 2, 3)), ("ReduceMin", (2, 3)),
+        ("ReduceSum", (1, 3)), ("ReduceLogSumExp", (1,)), ("ReduceProd", (3,)),
     ):  # fmt: skip
         yield Case(name=f"{op.lower()} over {','.join(map(str, axes))} 8x64x40x40", op=op,
                    feeds={"x": volume}, constants={"a": ints(*axes)})  # fmt: skip
-    for op, axis in (("ArgMax", 3), ("ArgMin", 2), ("Softmax", 2), ("Softmax", 1), ("LogSoftmax", 3)):
+    for op, axis in (
+        ("ArgMax", 3),
+        ("ArgMin", 2),
+        ("Softmax", 2),
+        ("Softmax", 1),
+        ("LogSoftmax", 3),
+    ):
         yield Case(name=f"{op.lower()} along {axis} 8x64x40x40", op=op, feeds={"x": volume},
                    attrs={"axis": axis})  # fmt: skip
     scores = draw.floats(1, 12, 197, 197)
@@ -209,16 +232,20 @@ def turns(draw: Draw) -> Iterator[Case]:
     yield Case(name="transpose bytes 10 1024x1024", op="Transpose",
                feeds={"x": draw.places(256, 1024, 1024).astype(np.uint8)},
                attrs={"perm": [1, 0]})  # fmt: skip
-    yield Case(name="transpose longs 0213 1x128x12x64", op="Transpose",
-               feeds={"x": draw.places(256, 1, 128, 12, 64)}, attrs={"perm": [0, 2, 1, 3]})  # fmt: skip
+    yield Case(
+        name="transpose longs 0213 1x128x12x64", op="Transpose",
+        feeds={"x": draw.places(256, 1, 128, 12, 64)}, attrs={"perm": [0, 2, 1, 3]},
+    )  # fmt: skip
 
 
 def gathers(draw: Draw) -> Iterator[Case]:
     table, image = draw.floats(4096, 256), draw.floats(1, 256, 40, 40)
     yield Case(name="gather along 1 4096x256 by 64", op="Gather", feeds={"x": table},
                constants={"i": draw.places(256, 64)}, attrs={"axis": 1})  # fmt: skip
-    yield Case(name="gather elements 4096x256", op="GatherElements",
-               feeds={"x": table, "i": draw.places(4096, 1024, 256)}, attrs={"axis": 0})  # fmt: skip
+    yield Case(
+        name="gather elements 4096x256", op="GatherElements",
+        feeds={"x": table, "i": draw.places(4096, 1024, 256)}, attrs={"axis": 0},
+    )  # fmt: skip
     yield Case(name="gathernd 4096x256 by 2000", op="GatherND",
                feeds={"x": table, "i": draw.places(4096, 2000, 1)})  # fmt: skip
     places = draw.rng.permutation(4096)[:1000].astype(np.int64)[:, None]
@@ -237,8 +264,10 @@ def gathers(draw: Draw) -> Iterator[Case]:
                constants={"b": ints(4, 4), "e": ints(36, 36), "a": ints(2, 3)})  # fmt: skip
     yield Case(name="tile 2x3 64x128", op="Tile", feeds={"x": draw.floats(64, 128)},
                constants={"r": ints(2, 3)})  # fmt: skip
-    yield Case(name="expand 64x1x256 to 64x128x256", op="Expand", feeds={"x": draw.floats(64, 1, 256)},
-               constants={"s": ints(64, 128, 256)})  # fmt: skip
+    yield Case(
+        name="expand 64x1x256 to 64x128x256", op="Expand", feeds={"x": draw.floats(64, 1, 256)},
+        constants={"s": ints(64, 128, 256)},
+    )  # fmt: skip
     yield Case(name="concat last 64x128 and 64x64", op="Concat",
                feeds={"x": draw.floats(8, 64, 128), "z": draw.floats(8, 64, 64)},
                attrs={"axis": 2})  # fmt: skip
@@ -246,8 +275,10 @@ def gathers(draw: Draw) -> Iterator[Case]:
                attrs={"to": 7})  # fmt: skip
     yield Case(name="greater 512x768", op="Greater",
                feeds={"x": draw.floats(512, 768), "z": draw.floats(512, 768)})  # fmt: skip
-    yield Case(name="onehot 4096 of 128", op="OneHot", feeds={"i": draw.places(128, 4096)},
-               constants={"d": np.array(128, np.int64), "v": np.array([0, 1], np.float32)})  # fmt: skip
+    yield Case(
+        name="onehot 4096 of 128", op="OneHot", feeds={"i": draw.places(128, 4096)},
+        constants={"d": np.array(128, np.int64), "v": np.array([0, 1], np.float32)},
+    )  # fmt: skip
 
 
 def resizes_by_size(draw: Draw) -> Iterator[Case]:

@@ -21,7 +21,7 @@ MOST_MOVED = 256
 GROUPS = (4, 2)
 """Tiles behind each other in what is read."""
 WIDEST_TILE = 16
-"""Rows and columns of a tile, at most: as many vectors as are turned in registers, of bytes too."""
+"""Rows and columns of a tile, at most: as many vectors, of bytes, too, as registers turn."""
 SHORTEST = 4
 """Elements of a dimension for which tiles are worth their shuffles."""
 
