@@ -1,4 +1,4 @@
-"""Windows whose sides are summed one after the other: the program, its results, what is refused."""
+"""Windows whose sides are summed one after the other: the program, its results, refusals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_results_stay_the_same(text: str, loop: str) -> None:
         ("i + a, 2*j + b", "a, i + 2*j + b", "b", "do not slide along loop b"),
         ("i + a, 2*j + b", "i + a + b, 2*j + b", "b", "do not slide along loop b"),
         ("2*j + b", "2*j + 2*b", "b", "do not slide along loop b"),
-        ("2*j + b", "2*j + b", "j", "is not one of several of a reduction"),
+        ("2*j + b", "2*j + b", "j", "holds more than one reduction"),
         ("    y[i, j] = float32(0.0)\n", "", "b", "does not set what it adds to"),
     ],
 )
