@@ -185,15 +185,6 @@ def value_at(amount: int, values: Mapping[str, int]) -> int:
     )
 
 
-def size_from(amount: int, lows: Mapping[str, int]) -> int:
-    """The amount of symbols that are at least so large, by name."""
-    if not is_size(amount):
-        return amount
-    return sum(
-        c * math.prod(_factor_from(f, lows) for f in product) for product, c in amount.terms
-    )
-
-
 def least(amount: int) -> int:
     """A lower bound that holds for all values; the least value itself where every term of the
     sum grows with the symbols."""
@@ -389,12 +380,6 @@ def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
     if isinstance(factor, SizeSymbol):
         return values[factor.name]
     return value_at(cast(int, factor.size), values) // factor.divisor
-
-
-def _factor_from(factor: Factor, lows: Mapping[str, int]) -> int:
-    if isinstance(factor, Quotient):
-        return size_from(cast(int, factor.size), lows) // factor.divisor
-    return symbol(factor.name, max(factor.low, lows.get(factor.name, 0)), factor.high)
 
 
 def _factor_text(factor: Factor) -> str:
