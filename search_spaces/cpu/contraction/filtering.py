@@ -98,6 +98,6 @@ def write_groups(
 
 
 def _sides(c: Contraction, sides: tuple[int, int]) -> tuple[int, int]:
-    """Of a tile: 1 along a dimension that the kernel does not span."""
+    """A tile's height and width: 1 along a dimension that the kernel does not span."""
     height, width = (m if k > 1 else 1 for m, (_, k) in zip(sides, c.reduce[:2], strict=True))
     return height, width
