@@ -59,7 +59,11 @@ class NativePiece:
             tensor = torch.from_numpy(made[port.name])
             if port.dtype in HALVES:
                 tensor = tensor.to(port.dtype)
-            results.append(tensor if order is None else tensor.permute(order))
+            tensor = tensor if order is None else tensor.permute(order)
+            if port.strides is not None:
+                spread = torch.empty_strided(tensor.shape, port.strides, dtype=tensor.dtype)
+                tensor = spread.copy_(tensor)
+            results.append(tensor)
         return results
 
 
@@ -117,6 +121,8 @@ def _direct(
     types = {**model.inputs, **model.outputs}
     ports = (*inputs, *outputs)
     if any(p.dtype in HALVES or not math.prod(types[p.name].shape) for p in ports):
+        return None
+    if any(p.strides is not None for p in outputs):
         return None
     if not model.by_address():
         return None

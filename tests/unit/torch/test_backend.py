@@ -67,6 +67,27 @@ def test_results_lie_in_memory_as_pytorch_s_do(compiled: Compile) -> None:
     same(found, expected)
 
 
+def test_results_with_gaps_between_their_elements_have_them(compiled: Compile) -> None:
+    def function(x: torch.Tensor) -> list[torch.Tensor]:
+        return [*x.unsafe_chunk(2, 1), *x.unsafe_chunk(2, 0)]
+
+    x = torch.randn(4, 6)
+    with torch.no_grad():
+        for found, expected in zip(compiled(function)(x), function(x), strict=True):
+            assert found.stride() == expected.stride()
+            same(found, expected)
+
+
+def test_unpooled_images_lie_as_they_lay(compiled: Compile) -> None:
+    images = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    pooled, places = nn.MaxPool2d(2, return_indices=True)(images)
+    unpool = nn.MaxUnpool2d(2)
+    with torch.no_grad():
+        found, expected = compiled(unpool)(pooled, places), unpool(pooled, places)
+    assert found.stride() == expected.stride()
+    same(found, expected)
+
+
 def test_an_operator_that_we_lack_runs_in_pytorch(
     compiled: Compile, caplog: pytest.LogCaptureFixture
 ) -> None:
