@@ -67,6 +67,23 @@ def test_results_lie_in_memory_as_pytorch_s_do(compiled: Compile) -> None:
     same(found, expected)
 
 
+def test_what_only_pytorch_runs_is_run_as_it_was_recorded() -> None:
+    """Nothing is around it: a call of a small graph takes some 20 microseconds."""
+    table = torch.randn(3000, 64)
+    seen: list[Any] = []
+
+    def watching(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        seen.append((backend(module, inputs, options={"machine": "nominal"}), module.forward))
+        return module.forward
+
+    places = torch.arange(5)
+    with torch.no_grad():
+        found = torch.compile(lambda i: table[i], backend=watching)(places)
+    same(found, table[places])
+    ((left, recorded),) = seen
+    assert left == recorded
+
+
 def test_results_with_gaps_between_their_elements_have_them(compiled: Compile) -> None:
     def function(x: torch.Tensor) -> list[torch.Tensor]:
         return [*x.unsafe_chunk(2, 1), *x.unsafe_chunk(2, 0)]
