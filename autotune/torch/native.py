@@ -162,8 +162,8 @@ def _differs(
 
 
 def _array(tensor: torch.Tensor, port: TensorPort) -> Array:
-    if port.dtype in HALVES:
-        tensor = tensor.to(torch.float32)
+    # Some operators of PyTorch give other types than it records of them.
+    tensor = tensor.to(torch.float32 if port.dtype in HALVES else port.dtype)
     try:
         return tensor.numpy()
     except RuntimeError:  # it requires gradients, or its numbers are still to be negated

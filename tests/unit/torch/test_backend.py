@@ -67,6 +67,16 @@ def test_results_lie_in_memory_as_pytorch_s_do(compiled: Compile) -> None:
     same(found, expected)
 
 
+def test_an_operator_that_gives_another_type_than_is_recorded_of_it(compiled: Compile) -> None:
+    """Running statistics in bfloat16, whose mean PyTorch records as float32."""
+    norm = nn.InstanceNorm1d(3, track_running_stats=True).to(torch.bfloat16)
+    other = copy.deepcopy(norm)
+    x = torch.randn(2, 3, 4).to(torch.bfloat16)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(norm)(x), other(x))
+    torch.testing.assert_close(norm.running_mean, other.running_mean)
+
+
 def test_what_only_pytorch_runs_is_run_as_it_was_recorded() -> None:
     """Nothing is around it: a call of a small graph takes some 20 microseconds."""
     table = torch.randn(3000, 64)
