@@ -227,6 +227,11 @@ class Target:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Target:
+        """Raises TypeError of fields that it has not, or that are of another type."""
+        for name, value in dict(data).items():
+            wanted = int if name in _SIZES else str
+            if type(value) is not wanted:
+                raise TypeError(f"target field {name} is no {wanted.__name__}: {value!r:.80}")
         return Target(**data)
 
 
