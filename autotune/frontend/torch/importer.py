@@ -43,7 +43,7 @@ class TensorPort:
     order: tuple[int, ...]
     """The tensor's dimensions as they lie in memory, the slowest first: the graph has them so."""
     strides: tuple[int, ...] | None = None
-    """Of an output between whose elements PyTorch leaves gaps."""
+    """Where PyTorch leaves gaps between the elements of an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

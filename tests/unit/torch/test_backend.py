@@ -77,7 +77,7 @@ def test_an_operator_that_gives_another_type_than_is_recorded_of_it(compiled: Co
     torch.testing.assert_close(norm.running_mean, other.running_mean)
 
 
-def test_what_only_pytorch_runs_is_run_as_it_was_recorded() -> None:
+def test_a_graph_of_pytorch_alone_runs_as_it_was_recorded() -> None:
     """Nothing is around it: a call of a small graph takes some 20 microseconds."""
     table = torch.randn(3000, 64)
     seen: list[Any] = []
