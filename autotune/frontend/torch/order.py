@@ -1,5 +1,5 @@
 """The order in which a tensor's dimensions lie in memory. In: a tensor. Out: its dimensions, the
-slowest first, or in their own order where there are gaps or overlaps; strides where there are gaps.
+slowest first, in their own order where there are gaps or overlaps; strides where there are gaps.
 """
 
 from __future__ import annotations
