@@ -28,7 +28,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import peers
-from benchmarks.single_ops import Case, cases
+from benchmarks.single_ops import cases
+from benchmarks.single_ops_case import Case
 
 ENGINES: dict[str, Callable[[Path, peers.Feed, argparse.Namespace], peers.Run]] = {
     "ours": lambda path, feed, options: peers.ours(path, feed, options, None, "float32"),

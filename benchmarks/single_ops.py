@@ -7,78 +7,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-Arrays = dict[str, Any]
-OPSET = 18
+from benchmarks import further_ops
+from benchmarks.single_ops_case import Case, Draw, ints, size_of
+
 RNG_SEED = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """`order`: names of the node's inputs where they are not the feeds, then the constants."""
-
-    name: str
-    op: str
-    feeds: Arrays
-    constants: Arrays = field(default_factory=dict)
-    attrs: dict[str, Any] = field(default_factory=dict)
-    order: tuple[str, ...] = ()
-    outputs: int = 1
-
-    def write(self, folder: Path) -> Path:
-        """The case as a model in a file."""
-        import onnx
-        from onnx import helper, numpy_helper
-
-        names = self.order or (*self.feeds, *self.constants)
-        results = [f"y{n}" for n in range(self.outputs)]
-        node = helper.make_node(self.op, names, results, **self.attrs)
-        inputs = [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for n, a in self.feeds.items()
-        ]
-        outputs = [
-            helper.make_tensor_value_info(n, onnx.TensorProto.UNDEFINED, None) for n in results
-        ]
-        held = [numpy_helper.from_array(a, n) for n, a in self.constants.items()]
-        graph = helper.make_graph([node], "case", inputs, outputs, held)
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9
-        )
-        path = folder / (self.name.replace(" ", "_").replace("/", "-") + ".onnx")
-        onnx.save(onnx.shape_inference.infer_shapes(model), path)
-        return path
 
 
 def cases() -> Iterator[Case]:
     """Every case, family by family; arrays are drawn under one seed."""
     draw = Draw(np.random.default_rng(RNG_SEED))
-    for family in FAMILIES:
+    for family in (*FAMILIES, *further_ops.FAMILIES):
         yield from family(draw)
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    rng: np.random.Generator
-
-    def floats(self, *shape: int, scale: float = 1.0) -> Any:
-        return (self.rng.standard_normal(shape) * scale).astype(np.float32)
-
-    def places(self, most: int, *shape: int) -> Any:
-        return self.rng.integers(0, most, shape).astype(np.int64)
-
-
-def _ints(*values: int) -> Any:
-    return np.array(values, np.int64)
-
-
-def _size(*shape: int) -> str:
-    return "x".join(map(str, shape))
 
 
 IMAGES = ((64, 128, 128), (256, 40, 40), (19, 65, 65), (128, 28, 28))
@@ -89,13 +31,13 @@ def resizes(draw: Draw) -> Iterator[Case]:
     for (mode, factor), image in itertools.product(kinds, IMAGES):
         scales = np.array([1, 1, factor, factor], np.float32)
         yield Case(
-            name=f"resize {mode} x{factor} {_size(*image)}", op="Resize",
+            name=f"resize {mode} x{factor} {size_of(*image)}", op="Resize",
             feeds={"x": draw.floats(1, *image)}, constants={"s": scales},
             attrs={"mode": mode}, order=("x", "", "s"),
         )  # fmt: skip
     for image in IMAGES:
         yield Case(
-            name=f"resize linear aligned x2 {_size(*image)}", op="Resize",
+            name=f"resize linear aligned x2 {size_of(*image)}", op="Resize",
             feeds={"x": draw.floats(1, *image)},
             constants={"s": np.array([1, 1, 2, 2], np.float32)},
             attrs={"mode": "linear", "coordinate_transformation_mode": "align_corners"},
@@ -108,9 +50,9 @@ def pads(draw: Draw) -> Iterator[Case]:
         ("constant", "reflect", "edge"), (1, 3), IMAGES[:3]
     ):
         yield Case(
-            name=f"pad {mode} {width} {_size(*image)}", op="Pad",
+            name=f"pad {mode} {width} {size_of(*image)}", op="Pad",
             feeds={"x": draw.floats(1, *image)},
-            constants={"p": _ints(0, 0, width, width, 0, 0, width, width)},
+            constants={"p": ints(0, 0, width, width, 0, 0, width, width)},
             attrs={"mode": mode},
         )  # fmt: skip
 
@@ -119,31 +61,31 @@ def transposes(draw: Draw) -> Iterator[Case]:
     images = (*IMAGES, (256, 56, 56), (3, 224, 224), (512, 7, 7), (64, 112, 112))
     for shape in images:
         yield Case(
-            name=f"transpose to channels last {_size(*shape)}", op="Transpose",
+            name=f"transpose to channels last {size_of(*shape)}", op="Transpose",
             feeds={"x": draw.floats(1, *shape)}, attrs={"perm": [0, 2, 3, 1]},
         )  # fmt: skip
         channels, height, width = shape
         yield Case(
-            name=f"transpose to channels first {_size(height, width, channels)}", op="Transpose",
+            name=f"transpose to channels first {size_of(height, width, channels)}", op="Transpose",
             feeds={"x": draw.floats(1, height, width, channels)}, attrs={"perm": [0, 3, 1, 2]},
         )  # fmt: skip
     for rows, heads, width in ((512, 12, 64), (197, 12, 64), (2048, 8, 128)):
         yield Case(
-            name=f"transpose of heads {_size(rows, heads, width)}", op="Transpose",
+            name=f"transpose of heads {size_of(rows, heads, width)}", op="Transpose",
             feeds={"x": draw.floats(1, rows, heads, width)}, attrs={"perm": [0, 2, 1, 3]},
         )  # fmt: skip
     for size in (512, 1000, 1024, 2048):
         yield Case(
-            name=f"transpose {_size(size, size)}", op="Transpose",
+            name=f"transpose {size_of(size, size)}", op="Transpose",
             feeds={"x": draw.floats(size, size)}, attrs={"perm": [1, 0]},
         )  # fmt: skip
     for block, (channels, height, width) in itertools.product((2, 4), IMAGES[:2]):
         yield Case(
-            name=f"depth to space {block} {_size(channels, height, width)}", op="DepthToSpace",
+            name=f"depth to space {block} {size_of(channels, height, width)}", op="DepthToSpace",
             feeds={"x": draw.floats(1, channels, height, width)}, attrs={"blocksize": block},
         )  # fmt: skip
         yield Case(
-            name=f"space to depth {block} {_size(channels, height, width)}", op="SpaceToDepth",
+            name=f"space to depth {block} {size_of(channels, height, width)}", op="SpaceToDepth",
             feeds={"x": draw.floats(1, channels, height, width)}, attrs={"blocksize": block},
         )  # fmt: skip
 
@@ -151,23 +93,23 @@ def transposes(draw: Draw) -> Iterator[Case]:
 def reductions(draw: Draw) -> Iterator[Case]:
     for channels, size in ((21, 256), (19, 128), (80, 40), (150, 64)):
         image = draw.floats(1, channels, size, size)
-        shape = _size(channels, size, size)
+        shape = size_of(channels, size, size)
         for op in ("ArgMax", "Softmax", "LogSoftmax"):
             yield Case(name=f"{op.lower()} over channels {shape}", op=op, feeds={"x": image},
                        attrs={"axis": 1})  # fmt: skip
         yield Case(name=f"reducemax over channels {shape}", op="ReduceMax", feeds={"x": image},
-                   constants={"a": _ints(1)})  # fmt: skip
+                   constants={"a": ints(1)})  # fmt: skip
         yield Case(name=f"reducemean over points {shape}", op="ReduceMean", feeds={"x": image},
-                   constants={"a": _ints(2, 3)})  # fmt: skip
+                   constants={"a": ints(2, 3)})  # fmt: skip
     for rows, width in ((4096, 512), (512, 768), (128, 3072), (1000, 1000)):
-        matrix, shape = draw.floats(rows, width), _size(rows, width)
+        matrix, shape = draw.floats(rows, width), size_of(rows, width)
         yield Case(name=f"softmax {shape}", op="Softmax", feeds={"x": matrix})
         yield Case(name=f"argmax {shape}", op="ArgMax", feeds={"x": matrix}, attrs={"axis": 1})
         for axis in (0, 1):
             yield Case(name=f"cumsum {axis} {shape}", op="CumSum", feeds={"x": matrix},
                        constants={"a": np.array(axis, np.int64)})  # fmt: skip
             yield Case(name=f"reducesum {axis} {shape}", op="ReduceSum", feeds={"x": matrix},
-                       constants={"a": _ints(axis)})  # fmt: skip
+                       constants={"a": ints(axis)})  # fmt: skip
         scales = {"s": draw.floats(width), "b": draw.floats(width)}
         yield Case(name=f"layernorm {shape}", op="LayerNormalization", feeds={"x": matrix},
                    constants=scales, attrs={"axis": -1})  # fmt: skip
@@ -175,7 +117,7 @@ def reductions(draw: Draw) -> Iterator[Case]:
 
 def pools(draw: Draw) -> Iterator[Case]:
     for channels, size in ((64, 112), (128, 56), (32, 128), (256, 28)):
-        image, shape = draw.floats(1, channels, size, size), _size(channels, size, size)
+        image, shape = draw.floats(1, channels, size, size), size_of(channels, size, size)
         for op, kernel, stride in itertools.product(("MaxPool", "AveragePool"), (2, 3), (1, 2)):
             yield Case(
                 name=f"{op.lower()} {kernel}x{kernel}/{stride} {shape}", op=op,
@@ -186,7 +128,7 @@ def pools(draw: Draw) -> Iterator[Case]:
                 },
             )  # fmt: skip
     for channels, size in ((2048, 7), (1280, 7), (512, 14)):
-        yield Case(name=f"global mean {_size(channels, size, size)}", op="GlobalAveragePool",
+        yield Case(name=f"global mean {size_of(channels, size, size)}", op="GlobalAveragePool",
                    feeds={"x": draw.floats(1, channels, size, size)})  # fmt: skip
 
 
@@ -205,7 +147,7 @@ def convolutions(draw: Draw) -> Iterator[Case]:
         pad = dilation * (kernel - 1) // 2
         yield Case(
             name=f"conv {kernel}x{kernel}/{stride} g{groups} d{dilation} {channels}->{filters} "
-            f"{_size(size, size)}",
+            f"{size_of(size, size)}",
             op="Conv", feeds={"x": draw.floats(1, channels, size, size)},
             constants={"w": draw.floats(filters, channels // groups, kernel, kernel, scale=0.05)},
             attrs={
@@ -217,7 +159,7 @@ def convolutions(draw: Draw) -> Iterator[Case]:
         pad = (kernel - stride) // 2
         yield Case(
             name=f"transposed conv {kernel}x{kernel}/{stride} {channels}->{filters} "
-            f"{_size(size, size)}",
+            f"{size_of(size, size)}",
             op="ConvTranspose", feeds={"x": draw.floats(1, channels, size, size)},
             constants={"w": draw.floats(channels, filters, kernel, kernel, scale=0.05)},
             attrs={"strides": [stride] * 2, "pads": [pad] * 4},
@@ -230,13 +172,13 @@ def products(draw: Draw) -> Iterator[Case]:
         (512, 64, 512), (32, 2048, 1000),
     ):  # fmt: skip
         yield Case(
-            name=f"matmul {_size(rows, depth, width)}", op="MatMul",
+            name=f"matmul {size_of(rows, depth, width)}", op="MatMul",
             feeds={"x": draw.floats(rows, depth)},
             constants={"w": draw.floats(depth, width, scale=0.02)},
         )  # fmt: skip
     for heads, rows, depth in ((12, 197, 64), (8, 512, 64), (12, 128, 64)):
         yield Case(
-            name=f"matmul of inputs {_size(heads, rows, depth, rows)}", op="MatMul",
+            name=f"matmul of inputs {size_of(heads, rows, depth, rows)}", op="MatMul",
             feeds={
                 "x": draw.floats(1, heads, rows, depth), "z": draw.floats(1, heads, depth, rows),
             },
@@ -247,10 +189,10 @@ def elementwise(draw: Draw) -> Iterator[Case]:
     ops = ("Exp", "Erf", "Sigmoid", "Tanh", "Relu", "Sqrt", "HardSwish", "Log", "Neg", "Floor")
     for op, shape in itertools.product(ops, ((1024, 1024), (1, 128, 28, 28))):
         values = np.abs(draw.floats(*shape)) + np.float32(0.1)
-        yield Case(name=f"{op.lower()} {_size(*shape)}", op=op, feeds={"x": values})
+        yield Case(name=f"{op.lower()} {size_of(*shape)}", op=op, feeds={"x": values})
     for op, image in itertools.product(("Add", "Mul", "Div"), IMAGES[:2]):
         yield Case(
-            name=f"{op.lower()} per channel {_size(*image)}", op=op,
+            name=f"{op.lower()} per channel {size_of(*image)}", op=op,
             feeds={"x": draw.floats(1, *image), "z": np.abs(draw.floats(1, image[0], 1, 1)) + 1},
         )  # fmt: skip
     wide = {"x": draw.floats(1024, 1024), "z": draw.floats(1024, 1024)}
@@ -267,34 +209,34 @@ def elementwise(draw: Draw) -> Iterator[Case]:
 def moves(draw: Draw) -> Iterator[Case]:
     for image in IMAGES:
         parts = {name: draw.floats(1, *image) for name in "xzu"}
-        yield Case(name=f"concat 3 of {_size(*image)}", op="Concat", feeds=parts,
+        yield Case(name=f"concat 3 of {size_of(*image)}", op="Concat", feeds=parts,
                    attrs={"axis": 1})  # fmt: skip
     for rows, width, count in ((30000, 768, 512), (50257, 768, 128), (1000, 64, 4096)):
         yield Case(
-            name=f"gather {count} of {_size(rows, width)}", op="Gather",
+            name=f"gather {count} of {size_of(rows, width)}", op="Gather",
             feeds={"i": draw.places(rows, 1, count)}, constants={"w": draw.floats(rows, width)},
             order=("w", "i"),
         )  # fmt: skip
     for image in IMAGES:
         _, height, width = image
         grid = np.clip(draw.floats(1, height, width, 2, scale=0.5), -1, 1)
-        yield Case(name=f"gridsample {_size(*image)}", op="GridSample",
+        yield Case(name=f"gridsample {size_of(*image)}", op="GridSample",
                    feeds={"x": draw.floats(1, *image), "g": grid})  # fmt: skip
     for step in (2, -1):
         image = IMAGES[0]
         begin, end = (0, 1 << 30) if step > 0 else (-1, -(1 << 30))
         yield Case(
-            name=f"slice ::{step} of columns {_size(*image)}", op="Slice",
+            name=f"slice ::{step} of columns {size_of(*image)}", op="Slice",
             feeds={"x": draw.floats(1, *image)},
-            constants={"b": _ints(begin), "e": _ints(end), "a": _ints(3), "s": _ints(step)},
+            constants={"b": ints(begin), "e": ints(end), "a": ints(3), "s": ints(step)},
         )  # fmt: skip
     for extent, count in ((100000, 100), (8400, 300)):
         yield Case(name=f"topk {count} of {extent}", op="TopK",
-                   feeds={"x": draw.floats(1, extent)}, constants={"k": _ints(count)},
+                   feeds={"x": draw.floats(1, extent)}, constants={"k": ints(count)},
                    outputs=2)  # fmt: skip
     for image in IMAGES[:2]:
         scales = {"s": draw.floats(image[0]), "b": draw.floats(image[0])}
-        yield Case(name=f"instancenorm {_size(*image)}", op="InstanceNormalization",
+        yield Case(name=f"instancenorm {size_of(*image)}", op="InstanceNormalization",
                    feeds={"x": draw.floats(1, *image)}, constants=scales)  # fmt: skip
 
 

@@ -56,8 +56,10 @@ class Softmax:
         if self.log:
             body = fn("exp", fn("sub", Load(name, point), highest))
             total = reduction(f"{out}.sum", dtype, (outer, inner), body, "sum")
-            last = fn("sub", shifted, fn("log", Load(total.output, at(outer))))
-            return peak, total, Compute(out, dtype, axes, last)
+            # One logarithm a row.
+            log = Compute(f"{out}.log", dtype, outer, fn("log", Load(total.output, at(outer))))
+            last = fn("sub", shifted, Load(log.output, at(outer)))
+            return peak, total, log, Compute(out, dtype, axes, last)
         power = Compute(f"{out}.exp", dtype, axes, fn("exp", shifted))
         total = reduction(f"{out}.sum", dtype, (outer, inner), Load(power.output, point), "sum")
         # One division a row: the elements are multiplied.

@@ -33,6 +33,7 @@ from search_spaces.builder import (
 )
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
+from search_spaces.windows import copies_of
 
 ROWS_SHARE_OF_L1 = 0.2
 """Share of the innermost cache that a block of a row may take: its sums, those before and data are
@@ -68,7 +69,8 @@ class ScanRule(Rule):
         width = task.by_role("output")[0].type.shape[2]
         together, lanes = config.number("together"), lanes_of(task, target)
         if sums and width >= lanes:
-            _schedule_columns(builder, target, loops, lanes * min(together, width // lanes))
+            beside = _even_part(width // lanes, together)
+            _schedule_columns(builder, target, loops, lanes * beside)
             return builder.scheduled
         schedule_elementwise(builder, target, loops[0], 4)
         for nest in loops[1:]:
@@ -108,6 +110,13 @@ class ScanRule(Rule):
         return Prior(cycles=_cycles(task, target, together) * share, peak_cycles=peak)
 
 
+def _even_part(count: int, most: int) -> int:
+    """The most of `count` things at a time that leave none over, or as even parts as there are:
+    sums under masks wait for what was stored under others."""
+    fits = max(n for n in range(1, most + 1) if count % n == 0) if count > most else count
+    return fits if 2 * fits > most or fits == count else -(-count // -(-count // most))
+
+
 def _schedule_columns(
     builder: ScheduleBuilder, target: Target, nests: Sequence[Sequence[str]], vectors: int
 ) -> None:
@@ -115,7 +124,7 @@ def _schedule_columns(
     copied, and added to the one before."""
     width = builder.task.by_role("output")[0].type.shape[2]
     held = max(1, int(ROWS_SHARE_OF_L1 * target.l1_bytes) // (4 * vectors))
-    block = min(held, -(-width // vectors)) * vectors
+    block = _even_part(-(-width // vectors), held) * vectors
     for row, along, column in nests:
         builder.split(column, block, f"{column}_o", f"{column}_b")
         builder.split(f"{column}_b", vectors, f"{column}_m", f"{column}_n")
@@ -132,8 +141,12 @@ def _schedule_columns(
         builder.apply(Jam(loop=along, other=summing))
         for part in "muv":
             builder.apply(Jam(loop=f"{column}_{part}", other=f"{summed}_{part}"))
+    if width % block:
+        builder.apply(Specialize(loop=f"{column}_o"))
     if width % vectors:
-        builder.apply(Specialize(loop=f"{column}_m"))
+        for copy in copies_of(builder, f"{column}_m"):
+            if builder.extent(copy) > 1:
+                builder.apply(Specialize(loop=copy))
     share(builder, target, [row, f"{column}_o"], f"{row}_p")
 
 

@@ -218,6 +218,7 @@ TASKS: dict[str, Task] = {
     ),
     "scan of rows": unary("scan", (19, 23, 1), combine="sum", exclusive=0, reverse=0),
     "scan of columns": unary("scan", (2, 5, 83), combine="prod", exclusive=1, reverse=1),
+    "scan of wide columns": unary("scan", (2, 9, 1600), combine="sum", exclusive=0, reverse=0),
     "max pool of planes": task(
         [node("max_pool2d", "i0", "o0", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))],
         value("i0", (3, 9, 83, 1)),
@@ -249,6 +250,11 @@ TASKS: dict[str, Task] = {
         [node("transpose", "i0", "o0", perm=(0, 2, 1))],
         value("i0", (2, 37, 45)),
         value("o0", (2, 45, 37)),
+    ),
+    "transpose of bytes": task(
+        [node("transpose", "i0", "o0", perm=(0, 2, 1))],
+        value("i0", (2, 70, 39), "uint8"),
+        value("o0", (2, 39, 70), "uint8"),
     ),
     "block_max": task(
         [node("block_max", "i0", "o0", depth=3, width=19, largest=False)],

@@ -27,9 +27,9 @@ class Inline:
     buffer: str
 
     def apply(self, program: ir.Program) -> ir.Program:
-        store = single_store(program, self.buffer)
+        store = single_store(program, self.buffer, moved=True)
         program = _drop_stage(program, stage_of(program, self.buffer), self.buffer)
-        formals = [i.terms[0][0] if len(i.terms) == 1 else None for i in store.indices]
+        formals = [(i.terms[0][0] if i.terms else None, i.const) for i in store.indices]
         cache: dict[ir.Load, ir.Value] = {}
 
         def load(value: ir.Load) -> ir.Value | None:
@@ -37,7 +37,7 @@ class Inline:
                 return None
             if value not in cache:
                 pairs = zip(formals, value.indices, strict=True)
-                env = {f: i for f, i in pairs if isinstance(f, str)}
+                env = {f: i - at for (f, at), i in pairs if isinstance(f, str)}
                 cache[value] = rewrite.map_indices(store.value, lambda i: i.substitute(env))
             return cache[value]
 
@@ -51,14 +51,18 @@ def _drop_stage(program: ir.Program, stage: ir.Stmt, buffer: str) -> ir.Program:
     return rewrite.replace(program, stage, ())
 
 
-def single_store(program: ir.Program, buffer: str) -> ir.Store:
-    """The only store to a buffer, not a reduction, indexed by one distinct loop per dimension."""
+def single_store(program: ir.Program, buffer: str, moved: bool = False) -> ir.Store:
+    """The only store to a buffer, not a reduction, indexed by one distinct loop per dimension;
+    `moved`: perhaps with a constant on top, as what lies in a halo is."""
     stores = rewrite.stores_of(program.body, buffer)
     if len(stores) != 1 or stores[0].combine:
         raise ScheduleError(f"{buffer} is not computed by a single plain store")
     atoms = [i.terms[0] for i in stores[0].indices if i.terms]
     plain = all(isinstance(a, str) and c == 1 for a, c in atoms)
-    simple = all(i == ir.Index() or (len(i.terms) == 1 and not i.const) for i in stores[0].indices)
+    simple = all(
+        i == ir.Index() or (len(i.terms) == 1 and (moved or not i.const))
+        for i in stores[0].indices
+    )
     if not (plain and simple) or len(set(atoms)) != len(atoms):
         raise ScheduleError(f"{buffer} is not indexed by one loop per dimension")
     return stores[0]

@@ -20,6 +20,8 @@ MOST_MOVED = 256
 """Elements moved at a time, at most, by an interleaving transpose."""
 GROUPS = (4, 2)
 """Tiles behind each other in what is read."""
+WIDEST_TILE = 16
+"""Rows and columns of a tile, at most: as many vectors, of bytes, too, as registers turn."""
 SHORTEST = 4
 """Elements of a dimension for which tiles are worth their shuffles."""
 
@@ -54,7 +56,7 @@ def _interleave(builder: ScheduleBuilder, target: Target, store: Store, loops: l
 def _tile(builder: ScheduleBuilder, target: Target, store: Store, loops: list[str]) -> bool:
     """Tiles that are read along one loop and written along the last. False where no loop but the
     last goes through what is read element by element, or one of the two is too short."""
-    lanes, last = lanes_of(builder.task, target), loops[-1]
+    lanes, last = min(lanes_of(builder.task, target), WIDEST_TILE), loops[-1]
     written, read = steps_of(builder.program, store, store.value, tuple(loops))
     runs = [v for v, w, r in zip(loops, written, read, strict=True) if r == 1 and w]
     if not runs or runs[-1] == last or written[-1] != 1 or read[-1] == 1:

@@ -20,6 +20,24 @@ def test_rows_are_multiplied_with_rows(a: tuple[int, ...], b: tuple[int, ...]) -
     assert counts == {"reshape": 2, "mul": 1, "reduce_sum": 1}
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "constant"),
+    [
+        ((4, 9, 512), (4, 512, 1), False),
+        ((2, 4, 9, 64), (64, 1), False),
+        ((40, 64), (64, 1), True),
+    ],
+)
+def test_one_column_is_multiplied_as_a_row(
+    a: tuple[int, ...], b: tuple[int, ...], constant: bool
+) -> None:
+    n = Net()
+    column = n.weights(*b) if constant else n.feed("b", *b)
+    found = run(SumProducts(), n.graph(n.op("matmul", n.feed("a", *a), column)))
+    counts = op_counts(found)
+    assert (counts["mul"], counts["reduce_sum"], counts.get("matmul", 0)) == (1, 1, 0)
+
+
 def test_what_follows_joins_the_sums() -> None:
     n = Net()
     y = n.op("matmul", n.feed("a", 2, 1, 64), n.feed("b", 2, 9, 64), transpose_b=True)
