@@ -189,7 +189,7 @@ def infogan() -> Any:
 
 
 def unet() -> Any:
-    """Three levels of a U-Net (Ronneberger et al. 2015), padded, transposed convolutions of 2x2."""
+    """Three levels of a U-Net (Ronneberger et al. 2015), padded, its images doubled by 2x2."""
     import torch
     from torch import nn
 
