@@ -91,19 +91,28 @@ def prepared(
 
 
 def compile_request(
-    request: CompileRequest, *, small: bool = False, whole: bool = True
+    request: CompileRequest,
+    *,
+    small: bool = False,
+    whole: bool = True,
+    reuse: KernelReuse | None = None,
 ) -> CompiledModel | SizedModel:
     """See `autotune.compile`. `small`: weights in no more room than they have in the model;
-    `whole`: control flow too has to become a part of the one native call."""
+    `whole`: control flow too has to become a part of the one native call; `reuse`: what other
+    models of the same weights have, of models of fixed sizes."""
     request.wanted_target()  # a wrong one is told before the model is read
     opened = open_model(request.model, request.shapes, whole=whole)
-    return compile_opened(opened, request, small=small)
+    return compile_opened(opened, request, small=small, reuse=reuse)
 
 
 def compile_opened(
-    opened: Graph | OpenModel, request: CompileRequest, *, small: bool = False
+    opened: Graph | OpenModel,
+    request: CompileRequest,
+    *,
+    small: bool = False,
+    reuse: KernelReuse | None = None,
 ) -> CompiledModel | SizedModel:
-    """A model that is imported, compiled as the request for it says."""
+    """A model that is imported, compiled as the request for it says; see `compile_request`."""
     target = request.wanted_target()
     profile = profile_for(request, target)
 
@@ -122,7 +131,7 @@ def compile_opened(
             open_program(target, profile),
         )
     size_ranges(request.ranges, ())
-    return compiled(opened)
+    return compiled(opened, reuse)
 
 
 def open_program(target: Target, profile: DeviceProfile | None) -> OpenProgram:
