@@ -18,7 +18,7 @@ from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.open_sizes import compile_open
 from autotune.compiler.precision import kept_float32
-from autotune.compiler.prepare import Prepared, prepare
+from autotune.compiler.prepare import Prepared, check_samples, prepare
 from autotune.compiler.rewriting import rewriting
 from autotune.compiler.sized import KernelReuse, OpenProgram, sized_model
 from autotune.compiler.small import small_choices
@@ -78,6 +78,12 @@ def load_prepared(
 ) -> Prepared:
     """The request's graph, prepared for its target, before layouts are chosen."""
     return prepared(load_checked(request, fits=False), request, target, log)
+
+
+def check_preparing(graph: Graph, request: CompileRequest, target: Target) -> None:
+    """Raises what `prepared` raises of a request's files, before anything is opened or made."""
+    check_samples(graph, target.precision, request.calibration)
+    rewriting(target, request.rewrites)
 
 
 def prepared(
