@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 REGISTERS = 14
-"""Of a core of the M profile, but for the stack's and the program's own (specified)."""
+"""A core of the M profile has so many, but for the stack's and the program's own (specified)."""
 _BODY_INSTRUCTIONS = 64
 """What a loop's body may have, chosen: 256 bytes."""
 _OFFSETS = range(-255, 4096)

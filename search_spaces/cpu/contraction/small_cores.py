@@ -18,17 +18,17 @@ from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.space import Configs
 
 REGISTERS = 14
-"""Of such a core, but for the stack's and the program's own (specified)."""
+"""Such a core has so many, but for the stack's and the program's own (specified)."""
 POINTERS_AND_ONE = 3
 """Registers that are neither sums nor words: two pointers, a word's even bytes."""
 BODY_CYCLES = 70.0
-"""Of a loop's body, about."""
+"""A loop's body takes about so many."""
 BRANCH_CYCLES = 4.0
-"""Of a comparison and a taken branch."""
+"""A comparison and a taken branch."""
 SPILLED_END_CYCLES = 2.0
 """More where the end of the loop is in memory."""
 TILE_CYCLES = 30.0
-"""Of the loops around a tile."""
+"""The loops around a tile, for each."""
 SUM_CYCLES = 11.0
 """To begin, scale and store a sum."""
 CHANNEL_CYCLES = 6.0
