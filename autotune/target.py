@@ -227,6 +227,11 @@ class Target:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Target:
+        """Raises TypeError of fields that it has not, or that are of another type."""
+        for name, value in dict(data).items():
+            wanted, kind = (int, "an integer") if name in _SIZES else (str, "a string")
+            if type(value) is not wanted:
+                raise TypeError(f"{name} must be {kind}, got {value!r:.80}")
         return Target(**data)
 
 
@@ -238,9 +243,8 @@ _SIZES = (
     "multiprocessors", "device",
 )  # fmt: skip
 _MAY_BE_ZERO = ("l3_bytes", "shared_bytes", "registers", "device")
-_REQUIRED = frozenset(
-    f.name for f in dataclasses.fields(Target) if f.default is dataclasses.MISSING
-)
+_FIELDS = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(Target)}
+"""Name -> whether it has to be given."""
 
 
 def parse_target(text: str, source: str = "target file") -> Target:
@@ -249,25 +253,21 @@ def parse_target(text: str, source: str = "target file") -> Target:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TargetError(f"{source}: not TOML: {error}; one `key = value` a line") from None
-    unknown = sorted(data.keys() - {f.name for f in dataclasses.fields(Target)})
-    if unknown:
-        known = ", ".join(f.name for f in dataclasses.fields(Target))
+    if unknown := sorted(data.keys() - _FIELDS):
+        known = ", ".join(_FIELDS)
         raise TargetError(f"{source}: unknown key {', '.join(unknown)}; known: {known}")
-    missing = sorted(_REQUIRED - data.keys())
-    if missing:
+    if missing := sorted(name for name, needed in _FIELDS.items() if needed and name not in data):
         raise TargetError(f"{source}: missing key {', '.join(missing)}")
+    try:
+        target = Target.from_json(data)
+    except TypeError as error:
+        raise TargetError(f"{source}: {error}") from None
     for name, value in data.items():
-        wanted = int if name in _SIZES else str
-        if type(value) is not wanted:
-            kind = "an integer" if wanted is int else "a string"
-            raise TargetError(f"{source}: {name} must be {kind}, got {value!r}")
         if isinstance(value, int) and value < (0 if name in _MAY_BE_ZERO else 1):
             raise TargetError(f"{source}: {name} must be positive, got {value}")
-    if data["kind"] not in KINDS:
-        raise TargetError(
-            f"{source}: kind must be one of {', '.join(KINDS)}, got {data['kind']!r}"
-        )
-    return Target(**data)
+    if target.kind not in KINDS:
+        raise TargetError(f"{source}: kind must be one of {', '.join(KINDS)}, got {target.kind!r}")
+    return target
 
 
 def print_target(target: Target) -> str:

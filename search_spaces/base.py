@@ -6,7 +6,7 @@ the analytical cost model need: candidates are ranked without being built.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -105,6 +105,21 @@ class OpenBlocks:
     """Lengths worth a kernel each."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTiles:
+    """A kernel that takes any number of tiles, in groups of a length that its config has."""
+
+    settled: Mapping[str, int | str]
+    """Params that make it such a kernel; `block` of a sample is how many tiles that has."""
+    lengths: tuple[int, ...]
+    """Output points of a tile along the outer dimensions, which are no shorter."""
+    count: int
+    """Tiles."""
+    group: int
+    weight_bytes: int
+    """Bytes that are read once for all tiles."""
+
+
 class Rule(Protocol):
     """The scheduling of tasks of one kind. Add one: a file in cpu/ or gpu/ and `RULES.add`."""
 
@@ -142,6 +157,10 @@ class Rule(Protocol):
         """Blocks in which one kernel does for all sizes of a task; None where it does not,
         or none of this rule's choosing."""
         return None
+
+    def open_tiles(self, task: Task, target: Target) -> Iterable[OpenTiles]:  # noqa: ARG002
+        """Kernels that take any number of tiles, worth trying for a task of open sizes."""
+        return ()
 
     @property
     def sampled_rows(self) -> int:

@@ -10,13 +10,20 @@ import torch
 
 from autotune.cli import execute
 from tests.pages import PAGES, ROOT, Reader, blocks, commands, reader, sections, text_of
+from tests.tflite_models import RELU, SAME, Operator, bias, conv, q, tflite_bytes, weights
 
 SHORTER = {"--time 5m": "--time 8s", "--time 1m": "--time 6s"}
 
 
 @pytest.fixture
 def someone(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    """A reader, who has the small model."""
+    """A reader, who has the small model, and one of bytes."""
+    x, y = q(1, 9, 7, 4), q(1, 9, 7, 8, zero=-128)
+    layer = Operator(
+        name="CONV_2D", inputs=[x, weights(8, 3, 3, 4), bias(8)], outputs=[y],
+        options=conv(1, SAME, RELU),
+    )  # fmt: skip
+    (tmp_path / "model.tflite").write_bytes(tflite_bytes([layer], [x], [y]))
     with reader(tmp_path, cache_home, monkeypatch) as found:
         found.replace |= SHORTER
         assert execute(["zoo", "export", "tiny", "-o", "tiny.onnx"]) == 0

@@ -21,6 +21,7 @@ from autotune.compiler.open_kernels import (
     whole_kernels,
 )
 from autotune.compiler.open_link import BuiltKernel, built, open_link
+from autotune.compiler.open_tiles import tile_kernels
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import weight_bytes
 from autotune.defects import NO_DEFECT
@@ -142,7 +143,8 @@ def _built(
             except Exception as error:
                 said.append(str(error))
 
-    kernels = list(made(strips))
+    tiles = tile_kernels(task, machine, sizes, strips, said) if strips else []
+    kernels = list(made((*strips, *tiles)))
     if kernels and not any(covers(each.kernel) for each in kernels):
         # Those for the least sizes could not be built: there, and only there, loops as long as a
         # call says do.
@@ -150,7 +152,7 @@ def _built(
             dataclasses.replace(kernel, seconds=LAST_RESORT_S)
             for kernel in whole_kernels(task, machine, sizes, said)
         )
-        found = itertools.islice(made(rest, len(strips)), 1)
+        found = itertools.islice(made(rest, len(strips) + len(tiles)), 1)
         kernels = [*kernels, *found]
         kernels = kernels if covers(kernels[-1].kernel) else []
     kernels = kernels or list(made(block_kernels(task, machine, sizes, said)))

@@ -96,8 +96,9 @@ def _lengths(extent: int, known: Sequence[int]) -> list[int]:
     return [n for n in known if n <= max(1, greatest(extent))]
 
 
-def _drawn(extents: Sequence[int]) -> Amounts:
-    """Extents at sizes of the range, half of them uniform, half by orders of magnitude."""
+def drawn_values(extents: Sequence[int]) -> list[dict[str, int]]:
+    """Sizes of the range, half of them uniform, half by orders of magnitude: values of the symbols
+    of these extents."""
     rng = np.random.default_rng(SEED)
     symbols = sorted({s for e in extents for s in symbols_of(e)}, key=lambda s: s.name)
     out = []
@@ -110,8 +111,14 @@ def _drawn(extents: Sequence[int]) -> Amounts:
                 values[s.name] = min(high, max(low, round(drawn)))
             else:
                 values[s.name] = int(rng.integers(low, high + 1))
-        out.append([value_at(extent, values) for extent in extents])
-    return np.array(out, np.int64)
+        out.append(values)
+    return out
+
+
+def _drawn(extents: Sequence[int]) -> Amounts:
+    """Extents at these sizes."""
+    rows = [[value_at(extent, values) for extent in extents] for values in drawn_values(extents)]
+    return np.array(rows, np.int64)
 
 
 def _costs(task: Task, candidates: Amounts, drawn: Amounts, machine: Machine) -> Column:

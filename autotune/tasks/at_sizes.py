@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
-from autotune.sizes import SizeSymbol, is_size, symbols_of, value_at
+from autotune.sizes import Factor, Quotient, SizeSymbol, is_size, symbol, symbols_of, value_at
 from autotune.types import Attr, Layout, Task, TaskValue
 
 
@@ -41,6 +42,32 @@ def task_with(
         for node in task.nodes
     )
     return dataclasses.replace(task, nodes=tuple(nodes), values=tuple(map(made, task.values)))
+
+
+def task_from(task: Task, lows: Mapping[str, int]) -> Task:
+    """The task where symbols are at least so large."""
+    return task_with(
+        task, lambda e: _size_from(e, lows), lambda value: _layout_from(value.layout, lows)
+    )
+
+
+def _size_from(amount: int, lows: Mapping[str, int]) -> int:
+    """The amount of symbols that are at least so large, by name."""
+    if not is_size(amount):
+        return amount
+    return sum(
+        c * math.prod(_factor_from(f, lows) for f in product) for product, c in amount.terms
+    )
+
+
+def _factor_from(factor: Factor, lows: Mapping[str, int]) -> int:
+    if isinstance(factor, Quotient):
+        return _size_from(cast(int, factor.size), lows) // factor.divisor
+    return symbol(factor.name, max(factor.low, lows.get(factor.name, 0)), factor.high)
+
+
+def _layout_from(layout: Layout, lows: Mapping[str, int]) -> Layout:
+    return dataclasses.replace(layout, strides=tuple(_size_from(s, lows) for s in layout.strides))
 
 
 def layout_at(layout: Layout, values: Mapping[str, int]) -> Layout:

@@ -54,6 +54,9 @@ def compiled_by(
     )
     with torch.no_grad():
         compiled, pure = compiled_graph(module, inputs, compile_, min_gain)
+    if compiled is None:
+        # As PyTorch recorded it, with nothing around it, which small graphs would take longer for.
+        return module.forward
     if not recording:
         return compiled
     if not pure:
@@ -64,9 +67,9 @@ def compiled_by(
 
 def compiled_graph(
     module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileGraph, min_gain: float
-) -> tuple[Compiled, bool]:
-    """(the module as a function, whether it neither writes to its inputs nor gives views of
-    them)."""
+) -> tuple[Compiled | None, bool]:
+    """(the module as a function, None where PyTorch is to run all of it; whether it neither writes
+    to its inputs nor gives views of them)."""
     from torch._guards import TracingContext
 
     runs: list[CompiledGraph] = []
@@ -84,6 +87,8 @@ def compiled_graph(
         return boxed
 
     compiled = traced(module, inputs, compile_traced)
+    if runs and not any(run.ours for run in runs):
+        return None, True
     context = TracingContext.try_get()
     facts = None if context is None else context.fw_metadata
     pure = _is_pure(facts)

@@ -24,6 +24,8 @@ CALL_S, PORT_S = 3.5e-6, 0.7e-6
 """Ours of a piece, and what each of its inputs and outputs adds."""
 BYTE_S, FLOP_S = 5e-11, 2e-11
 """20 GB/s, 50 GFLOP/s: about what one core does without tuning."""
+_GATHERS = ("embedding", "gather", "index", "index_select", "take")
+"""They read as much as they give, however large what they read from is."""
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "linear", "matmul")
 _VIEWS = (
     "view", "_unsafe_view", "reshape", "permute", "t", "transpose", "expand", "squeeze", "select",
@@ -50,6 +52,8 @@ def _work_s(node: fx.Node, name: str, values: Mapping[fx.Node, Any]) -> float:
     """By the bytes that an operator reads and writes, and by its multiply-adds."""
     made = _tensors(values.get(node))
     read = [t for n in node.all_input_nodes for t in _tensors(values.get(n))]
+    if name in _GATHERS:
+        read = made
     seconds = BYTE_S * sum(t.numel() * t.element_size() for t in (*made, *read))
     if name in _PRODUCTS and made and len(read) > 1:
         # Elements of the operands besides the result's own: M K and K N of M N.

@@ -51,6 +51,11 @@ class CompiledGraph:
             if not self._by_size:
                 self._programs[None] = self._compiled(self._values)
 
+    @property
+    def ours(self) -> bool:
+        """Whether some of it is or may become a piece of ours."""
+        return self._by_size or self._programs[None] is not None
+
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         if self._watch is not None and self._watch.changed(inputs):
             self._programs.clear()

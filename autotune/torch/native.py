@@ -59,7 +59,11 @@ class NativePiece:
             tensor = torch.from_numpy(made[port.name])
             if port.dtype in HALVES:
                 tensor = tensor.to(port.dtype)
-            results.append(tensor if order is None else tensor.permute(order))
+            tensor = tensor if order is None else tensor.permute(order)
+            if port.strides is not None:
+                spread = torch.empty_strided(tensor.shape, port.strides, dtype=tensor.dtype)
+                tensor = spread.copy_(tensor)
+            results.append(tensor)
         return results
 
 
@@ -118,6 +122,8 @@ def _direct(
     ports = (*inputs, *outputs)
     if any(p.dtype in HALVES or not math.prod(types[p.name].shape) for p in ports):
         return None
+    if any(p.strides is not None for p in outputs):
+        return None
     if not model.by_address():
         return None
     takes, gives = ([_form(p, types[p.name].shape) for p in some] for some in (inputs, outputs))
@@ -156,8 +162,8 @@ def _differs(
 
 
 def _array(tensor: torch.Tensor, port: TensorPort) -> Array:
-    if port.dtype in HALVES:
-        tensor = tensor.to(torch.float32)
+    # Some operators of PyTorch give other types than it records of them.
+    tensor = tensor.to(torch.float32 if port.dtype in HALVES else port.dtype)
     try:
         return tensor.numpy()
     except RuntimeError:  # it requires gradients, or its numbers are still to be negated

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autotune.compiler.driver import load_checked, prepared
 from autotune.compiler.layout_costs import choose_layouts
+from autotune.compiler.prepare import check_samples
 from autotune.db.types import LogStore
 from autotune.errors import ConfigError
 from autotune.graph import memory_limit as room
@@ -53,6 +54,7 @@ def tune_request(request: TuneRequest) -> TuneReport:
     """See `tune`."""
     wanted, here = request.wanted_target(), request.device == "local"
     described = _described(request)
+    check_samples(request.calibration, wanted.precision)
     loaded = load_checked(request, fits=here)
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for

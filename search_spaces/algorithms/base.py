@@ -8,7 +8,7 @@ the operations that they take. Rules, priors, layouts and reports ask it: none k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
-from search_spaces.base import Column
+from search_spaces.base import Column, OpenTiles
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.params import Config
@@ -115,6 +115,10 @@ class ContractionAlgorithm(TiledAlgorithm):
     def may_prefetch(self, c: Contraction) -> bool:  # noqa: ARG002
         """Whether some config asks early for a panel of weights."""
         return False
+
+    def open_tiles(self, c: Contraction, target: Target) -> Iterable[OpenTiles]:  # noqa: ARG002
+        """Kernels that take any number of tiles, for a contraction of open sizes."""
+        return ()
 
     def prefetch_gain(self, c: Contraction, machine: Machine) -> float:  # noqa: ARG002
         """Time with weights asked for early over that without."""

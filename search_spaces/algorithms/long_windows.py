@@ -28,15 +28,17 @@ class LongFiltering(Filtering):
         super().__init__(f"long_window{side}", code, (side, side))
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        if not target.transforms_weights or c.rows is None or c.item_bytes != 4 or not c.constant:
+        return target.transforms_weights and self.filters(c) and covered(task, c, self.sides)
+
+    def filters(self, c: Contraction) -> bool:
+        if c.rows is None or c.item_bytes != 4 or not c.constant:
             return False
         across, taps = sorted(extent for _, extent in c.reduce[:2])
         if across > 1 or taps not in TAPS[self.sides[0]]:
             return False
         if (c.strides, c.dilation) != ((1, 1), (1, 1)):
             return False
-        wide = min(c.reduce[2][1], c.channels[1]) >= LEAST_CHANNELS
-        return wide and covered(task, c, self.sides)
+        return min(c.reduce[2][1], c.channels[1]) >= LEAST_CHANNELS
 
 
 for _code, _side in enumerate(TAPS, 10):

@@ -8,7 +8,7 @@ The rest is of kernels in models, whose weights come from memory and whose tiles
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -29,19 +29,17 @@ from autotune.machine.cpu import (
 from autotune.ops.conv import tiled_reach
 from autotune.program.winograd import Matrix, points_of, transforms
 from autotune.schedule.algorithms.winograd import Winograd
+from autotune.schedule.algorithms.winograd_groups import WinogradGroups
 from autotune.schedule.base import Schedule
-from autotune.schedule.loops.nest import Reorder
-from autotune.schedule.loops.specialize import Specialize
-from autotune.schedule.memory.cache_write import CacheWrite
-from autotune.schedule.memory.copies import PackConstant
-from autotune.schedule.memory.prefetch import PrefetchPanel
+from autotune.sizes import any_size
 from autotune.target import Target
 from autotune.tasks.flops import node_flops, task_flops
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, ContractionAlgorithm, Mask
 from search_spaces.algorithms.filtering_tiles import Tiles
-from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
+from search_spaces.base import Column, OpenTiles
+from search_spaces.builder import ScheduleBuilder, share
+from search_spaces.cpu.contraction.filtering import multiply_tiles, open_tiles, write_groups
 from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
     LONG_BODY_COST,
@@ -50,7 +48,6 @@ from search_spaces.cpu.contraction.rates import (
     STEP_CYCLES,
     tile_efficiency,
 )
-from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels, step_loop
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS
 from search_spaces.params import Config
@@ -110,11 +107,17 @@ class Filtering(ContractionAlgorithm):
         self.name, self.code, self.rank, self.sides = name, code, 10 + code, sides
 
     def label(self, schedule: Schedule) -> str:
-        step = next((step for step in schedule if isinstance(step, Winograd)), None)
+        step = next(
+            (step for step in schedule if isinstance(step, Winograd | WinogradGroups)), None
+        )
         return self.name if step is not None and form_of(step) == self.name else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
         return target.transforms_weights and can_filter(task, c, self.name)
+
+    def filters(self, c: Contraction) -> bool:
+        """Whether it computes a contraction whose images are large."""
+        return self.name not in SMALL_IMAGES and can_tile(c, self.name)
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
         return range(1, 17)
@@ -138,46 +141,29 @@ class Filtering(ContractionAlgorithm):
     def write(
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
-        """A block of tiles stays in the cache between steps."""
+        """A block of tiles stays in the cache between steps; of images of any size, all do."""
+        if any_size((c.count, c.row_count, c.points[1])):
+            write_groups(builder, c, config, target, self.sides)
+            return
         tiles, block = Tiles.of(c, self.sides), config.number("block")
         images, block_h, block_w = tiles.block_shape(block)
         builder.apply(
             Winograd(buffer=c.tensor, tile_h=tiles.height, tile_w=tiles.width, block_h=block_h,
             block_w=block_w, lanes=target.lanes(), together=images if images > 1 else 0,
         ))  # fmt: skip
-        size = config.number("lanes") * config.number("vectors")
-        if c.groups > 1:
-            builder.split(c.channels[0], c.channels[1], "group", "channel")
-            splits: tuple[tuple[int, int], ...] = ((3, c.channels[1]), (4, size))
-            order: tuple[int, ...] = (0, 1, 3, 4, 2, 5)
-            outer = ["wino_i", "wino_j", "group", "block", "points"]
-        else:
-            splits, order = ((3, size),), (0, 1, 3, 2, 4)
-            outer = ["wino_i", "wino_j", "block", "points"]
-        builder.apply(PackConstant(buffer=c.weights, splits=splits, order=order))
-        split_channels(builder, "channel" if c.groups > 1 else c.channels[0], config)
-        builder.split("wino_t", config.number("tile_w"), "points", "point")
-        tile = ("point", "vector", "lane")
-        builder.apply(Reorder(loops=(*outer, *tile)))
-        products = f"{c.tensor}.m"
-        builder.apply(CacheWrite(buffer=products, loops=tile))
-        annotate_tile(builder, c, config, tile)
-        if config["prefetch"] == "panel":
-            builder.apply(
-                PrefetchPanel(buffer=c.weights, panel="block", loop=step_loop(c, config))
-            )
-        if c.channels[1] % size:
-            builder.apply(Specialize(loop="block", at=f"{products}.reg"))
-        if block % config.number("tile_w"):
-            builder.apply(Specialize(loop="points", at=f"{products}.reg"))
-        schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
+        outer = multiply_tiles(builder, c, config, target, block)
         if tiles.count > block:
             share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
             return
         for prefix in ("vin", "vout"):
             loops = [f"{prefix}_{name}" for name in ("n", "tr", "tc", "c")]
             share(builder, target, loops[images == 1 :], f"{prefix}_shared")
-        share(builder, target, outer[:-1], "shared")
+        share(builder, target, outer, "shared")
+
+    def open_tiles(self, c: Contraction, target: Target) -> Iterable[OpenTiles]:
+        if not target.transforms_weights or c.groups > 1 or not self.filters(c):
+            return ()
+        return open_tiles(c, self.choice, self.sides, target)
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:  # noqa: ARG002
         return _winograd_cycles(c, machine, configs, Tiles.of(c, self.sides))
@@ -195,6 +181,17 @@ for _form_name, _code in (
 
 def can_filter(task: Task, c: Contraction, form: str) -> bool:
     """Whether the form computes a convolution, and its tiles end where the data's halo does."""
+    if not can_tile(c, form):
+        return False
+    tile = FORMS[form]
+    large = max(c.row_count, c.points[1]) >= max(tile)
+    if form in SMALL_IMAGES:
+        large = max(c.row_count, c.points[1]) == max(tile)
+    return large and covered(task, c, tile)
+
+
+def can_tile(c: Contraction, form: str) -> bool:
+    """Whether the form computes a convolution of large images."""
     if c.rows is None or c.item_bytes != 4 or not c.constant:
         return False
     tile, strides = FORMS[form], c.strides
@@ -211,10 +208,7 @@ def can_filter(task: Task, c: Contraction, form: str) -> bool:
     exact = all(m + -(-k // s) - 1 <= MOST_POINTS for m, k, s in sides)
     small = all(points_of(m, k, s) <= MOST_INPUTS for m, k, s in sides)
     known = form in STRIDED or (len(sides) == 2 and max(strides) == 1)
-    large = max(c.row_count, c.points[1]) >= max(tile)
-    if form in SMALL_IMAGES:
-        large = max(c.row_count, c.points[1]) == max(tile)
-    return exact and small and known and large and covered(task, c, tile)
+    return exact and small and known
 
 
 def covered(task: Task, c: Contraction, sides: tuple[int, int]) -> bool:
@@ -226,7 +220,7 @@ def covered(task: Task, c: Contraction, sides: tuple[int, int]) -> bool:
 
 def filtering_flops(task: Task, schedule: Schedule) -> int:
     """Products, both transforms, and what the rest of the task takes."""
-    step = next(step for step in schedule if isinstance(step, Winograd))
+    step = next(step for step in schedule if isinstance(step, Winograd | WinogradGroups))
     node = task.nodes[task.anchor]
     weights = task.value(node.inputs[1]).type.shape
     out = task.value(node.outputs[0]).type.shape
@@ -243,7 +237,7 @@ def filtering_flops(task: Task, schedule: Schedule) -> int:
     return products + ahead + behind + task_flops(task) - node_flops(task, node)
 
 
-def form_of(step: Winograd) -> str:
+def form_of(step: Winograd | WinogradGroups) -> str:
     """The name of a step's form; a tile of one row or column is called by its other side."""
     height, width = step.tile_h, step.tile_w
     oblong = min(height, width) > 1 and height != width

@@ -1,6 +1,8 @@
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
-typedef int64_t ix;
+#include <string.h>
+typedef ptrdiff_t ix;
 typedef float f32;
 typedef int64_t i64;
 typedef f32 f32x4 __attribute__((vector_size(16)));
@@ -11,7 +13,8 @@ static inline ix clamp_index(ix i, ix lo, ix hi) {
     return i < lo ? lo : i > hi ? hi : i;
 }
 static inline ix wrap_index(int64_t i, ix extent) {
-    return clamp_index(i < 0 ? i + extent : i, 0, extent - 1);
+    i = i < 0 ? i + extent : i;
+    return i < 0 ? 0 : i >= extent ? extent - 1 : (ix)i;
 }
 
 void matmul(void *p0, void *p1, void *p2, void *workspace, int64_t thread, int64_t threads)

@@ -15,13 +15,14 @@ def guarded_interval(
     value: Index, loops: Mapping[str, int], guards: tuple[Bound, ...]
 ) -> tuple[int, int]:
     """Limits of an index where all guards hold, both included; empty (lo > hi) if never: of the
-    index as it is, and with quotients of quotients as one."""
+    index as it is, with quotients of quotients as one, with whole steps inside of quotients."""
     if any(_never(guard, loops) for guard in guards):
         return 0, -1
     lo, hi = _interval(value, loops, guards)
     joined = _joined(value) if guards else value
-    if joined != value:
-        a, b = _interval(joined, loops, guards)
+    gathered = [_gathered(value, guard.index) for guard in guards]
+    for other in {joined, *gathered} - {value}:
+        a, b = _interval(other, loops, guards)
         lo, hi = max(lo, a), min(hi, b)
     return lo, hi
 
@@ -86,6 +87,25 @@ def _joined_atom(atom: Atom) -> Index:
     (quotient,) = quotients
     rest = inner - Index(((quotient, 1),))
     return (quotient.index + rest * quotient.divisor) // (quotient.divisor * atom.divisor)
+
+
+def _gathered(value: Index, guarded: Index) -> Index:
+    """The same with k * (e // d) + k * m * a written as k * ((e + d * m * a) // d), where a guard
+    limits what is then divided: the last of its values may be no multiple of d."""
+    wanted = dict(guarded.terms)
+    for atom, k in value.terms:
+        if not isinstance(atom, FloorDiv):
+            continue
+        inside = dict(atom.index.terms)
+        moved = Index(tuple(
+            (a, c) for a, c in value.terms
+            if a != atom and c % k == 0 and wanted.get(a) == c // k * atom.divisor
+        ))  # fmt: skip
+        if moved.terms and all(wanted.get(a) == c for a, c in inside.items()):
+            whole = Index(tuple((a, c // k * atom.divisor) for a, c in moved.terms))
+            rest = value - moved - Index(((atom, k),))
+            return rest + ((atom.index + whole) // atom.divisor) * k
+    return value
 
 
 def _sum_interval(

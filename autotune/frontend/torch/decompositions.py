@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import core_aten_decompositions
+from torch._prims_common import suggest_memory_format
 
 KEPT = (
     "addmm", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
@@ -34,4 +36,15 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         packet = getattr(torch.ops.aten, name, None)
         for overload in packet.overloads() if packet is not None else ():
             table.pop(getattr(packet, overload), None)
+    unpool = torch.ops.aten.max_unpool2d.default
+    if unpool in table:
+        table[unpool] = functools.partial(_lying_as_images, table[unpool])
     return table
+
+
+def _lying_as_images(
+    decomposed: Callable[..., Tensor], images: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
+    """Channels last where the images have them so, as the operator gives it in eager."""
+    made = decomposed(images, *args, **kwargs)
+    return made.contiguous(memory_format=suggest_memory_format(images))

@@ -19,7 +19,7 @@ from torch import fx
 from autotune.errors import AutotuneError, ModelError, UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, Number, importer_of
 from autotune.frontend.torch.dtypes import HALVES, graph_dtype
-from autotune.frontend.torch.order import memory_order
+from autotune.frontend.torch.order import memory_order, strides_with_gaps
 from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenSizes
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -42,6 +42,8 @@ class TensorPort:
     dtype: torch.dtype
     order: tuple[int, ...]
     """The tensor's dimensions as they lie in memory, the slowest first: the graph has them so."""
+    strides: tuple[int, ...] | None = None
+    """Where PyTorch leaves gaps between the elements of an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +210,8 @@ class AtenImport:
         if value in self.builder.constants or self.builder.is_input(value):
             value = self.builder.op("copy", value)
         self._outputs.append((name, value))
-        return TensorPort(name=name, dtype=given.dtype, order=order)
+        strides = strides_with_gaps(given) if self._sizes is KNOWN else None
+        return TensorPort(name=name, dtype=given.dtype, order=order, strides=strides)
 
     def finished(self, declared: Mapping[str, str] | None = None) -> Graph:
         """`declared`: see `GraphBuilder.finish`."""

@@ -1,5 +1,6 @@
 """The order in which a tensor's dimensions lie in memory. In: a tensor. Out: its dimensions, the
-slowest first; their own order where there are gaps or overlaps."""
+slowest first, in their own order where there are gaps or overlaps; strides where there are gaps.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +22,18 @@ def memory_order(tensor: torch.Tensor) -> tuple[int, ...]:
             return plain
         step *= int(shape[d])
     return tuple(order)
+
+
+def strides_with_gaps(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides of a tensor between whose elements lie others; None where there are none, or
+    where elements share their memory."""
+    if 0 in tensor.shape:
+        return None
+    dims = [(int(s), int(e)) for s, e in zip(tensor.stride(), tensor.shape, strict=True) if e > 1]
+    end, gaps = 1, False
+    for step, extent in sorted(dims):
+        if step < end:
+            return None
+        gaps |= step > end
+        end = step * extent
+    return tuple(map(int, tensor.stride())) if gaps else None

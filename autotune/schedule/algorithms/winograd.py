@@ -69,7 +69,7 @@ class Winograd:
 
     def apply(self, program: Program) -> Program:
         conv = find_convolution(program, self.buffer)
-        plan = _WinogradPlan.of(self, conv)
+        plan = WinogradPlan.of(self, conv)
         _check_halo(program, conv, plan)
         body: Body = (plan.transform_data(), plan.multiply(), plan.transform_result())
         around = conv.extents[0] // plan.images
@@ -86,7 +86,7 @@ class Winograd:
         program = replace(program, conv.loops[0], body)
         if conv.epilogue:
             program = drop_alloc(program, self.buffer)
-        program = _transform_weights(program, conv, plan)
+        program = transform_weights(program, conv, plan)
         return hoist_allocs(program) if single else program
 
 
@@ -110,7 +110,7 @@ def hoist_allocs(program: Program) -> Program:
     return dataclasses.replace(program, body=body)
 
 
-def _check_halo(program: Program, conv: Convolution, plan: _WinogradPlan) -> None:
+def _check_halo(program: Program, conv: Convolution, plan: WinogradPlan) -> None:
     buffer = buffers_of(program)[conv.data.buffer]
     for d, tiles, m, a, pad in (
         (1, plan.rows, plan.step.tile_h, plan.height, conv.pads[0]),
@@ -126,7 +126,7 @@ def _check_halo(program: Program, conv: Convolution, plan: _WinogradPlan) -> Non
             )
 
 
-def _transform_weights(program: Program, conv: Convolution, plan: _WinogradPlan) -> Program:
+def transform_weights(program: Program, conv: Convolution, plan: WinogradPlan) -> Program:
     param = free_weights(program, conv.weights, 4, "convolution")
     kh, kw = (loop.extent for loop in conv.reduce[:2])
     pack = Pack(
@@ -143,7 +143,7 @@ def _transform_weights(program: Program, conv: Convolution, plan: _WinogradPlan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _WinogradPlan:
+class WinogradPlan:
     """Sizes and the three nests."""
 
     step: Winograd
@@ -154,7 +154,7 @@ class _WinogradPlan:
     columns: int
 
     @staticmethod
-    def of(step: Winograd, conv: Convolution) -> _WinogradPlan:
+    def of(step: Winograd, conv: Convolution) -> WinogradPlan:
         kh, kw = (loop.extent for loop in conv.reduce[:2])
         rows = -(-conv.extents[1] // step.tile_h)
         columns = -(-conv.extents[2] // step.tile_w)
@@ -163,7 +163,7 @@ class _WinogradPlan:
             raise ScheduleError(f"block {block} does not divide the {rows} x {columns} tiles")
         if step.together > 1 and conv.extents[0] % step.together:
             raise ScheduleError(f"{step.together} images do not divide the {conv.extents[0]}")
-        return _WinogradPlan(
+        return WinogradPlan(
             step=step,
             conv=conv,
             height=points_of(step.tile_h, kh, conv.strides[0]),
@@ -249,7 +249,7 @@ class _WinogradPlan:
 
     def transform_data(self) -> Stmt:
         """V = B^T x B, rows first."""
-        (_, _, by_row), (_, _, by_column) = self._matrices()
+        (_, _, by_row), (_, _, by_column) = self.matrices()
         lanes = min(self.step.lanes, self.conv.channels)
         half = self._registers("d", self.height, self.width, lanes)
         full = self._registers("b", self.height, self.width, lanes)
@@ -304,7 +304,7 @@ class _WinogradPlan:
 
     def transform_result(self) -> Stmt:
         """y = f(A^T M A), rows first, without points outside the output."""
-        (by_row, _, _), (by_column, _, _) = self._matrices()
+        (by_row, _, _), (by_column, _, _) = self.matrices()
         oc = self.conv.loops[3]
         lanes = min(self.step.lanes, oc.extent)
         half = self._registers("s", self.step.tile_h, self.width, lanes)
@@ -349,14 +349,20 @@ class _WinogradPlan:
                 return Load(name, cell) if value.buffer == self.conv.buffer.name else None
 
             body = map_loads(body, load)
-        bounds = []
-        if oh.extent % self.step.tile_h:
-            bounds.append(Bound(row, 0, oh.extent))
-        if ow.extent % self.step.tile_w:
-            bounds.append(Bound(column, 0, ow.extent))
-        return (If(tuple(bounds), body),) if bounds else body
+        bounds = self._bounds(row, column)
+        return (If(bounds, body),) if bounds else body
 
-    def _matrices(self) -> tuple[tuple[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]:
+    def _bounds(self, row: Index, column: Index) -> tuple[Bound, ...]:
+        """What keeps points of the last tiles inside the output."""
+        places = zip(
+            (row, column),
+            self.conv.extents[1:3],
+            (self.step.tile_h, self.step.tile_w),
+            strict=True,
+        )
+        return tuple(Bound(at, 0, extent) for at, extent, side in places if extent % side)
+
+    def matrices(self) -> tuple[tuple[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]:
         kh, kw = (loop.extent for loop in self.conv.reduce[:2])
         by_row, by_column = self.conv.strides
         return (

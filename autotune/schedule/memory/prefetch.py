@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,8 +19,12 @@ from autotune.program.rewrite import (
     with_body,
 )
 from autotune.schedule.base import register
+from autotune.sizes import is_size
 from autotune.types import ITEM_BYTES
 
+SPREAD = 3
+"""Iterations of a loop of open extent that share a panel: fewer ask for more than memory gives
+(chosen)."""
 LINE_BYTES = 64
 """Bytes of a cache line, which a prefetch brings."""
 
@@ -35,7 +40,8 @@ class PrefetchPanel:
     `panel` is the loop whose iterations use a panel each, `loop` the innermost loop that is not
     written out. All iterations between them take their share, so that the bandwidth is even
     however often they come back to the panel; where there are more iterations than lines, the
-    first ones take a line each. The last panel prefetches what lies behind it.
+    first ones take a line each. The last panel prefetches what lies behind it. Of loops whose
+    extent only a run knows, the first few iterations take all.
     """
 
     step: ClassVar[str] = "prefetch"
@@ -45,8 +51,11 @@ class PrefetchPanel:
 
     def apply(self, program: Program) -> Program:
         buffer, loop = find_buffer(program, self.buffer), find_loop(program, self.loop)
-        between = self._between(program)
-        before = self._before(loop, {b.var for b in between})
+        inside = self._between(program)
+        between = [
+            dataclasses.replace(b, extent=SPREAD) if is_size(b.extent) else b for b in inside
+        ]
+        before = self._before(loop, {b.var for b in inside})
         panel = len(before)
         start = [*before, index(self.panel) + 1, *[Index()] * (len(buffer.shape) - panel - 1)]
         elements = math.prod(buffer.shape[panel + 1 :])
@@ -54,6 +63,8 @@ class PrefetchPanel:
         lines = -(-elements // _line(buffer))
         if lines < math.prod(b.extent for b in between):
             asked = [If((Bound(_number(between), 0, lines),), tuple(asked))]
+        if first := tuple(Bound(index(b.var), 0, SPREAD) for b in inside if is_size(b.extent)):
+            asked = [If(first, tuple(asked))]
         return replace(program, loop, (with_body(loop, (*asked, *loop.body)),))
 
     def _between(self, program: Program) -> list[For]:

@@ -11,6 +11,7 @@ a rule of their own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,14 @@ from autotune.tasks.build import loop_var
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.algorithms.base import ON_CPUS, ContractionAlgorithm
-from search_spaces.base import RULES, Column, Prior, Rule, TileStructure
+from search_spaces.base import RULES, Column, OpenTiles, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.rates import ideal_cycles, waste
 from search_spaces.cpu.contraction.shape import (
     STRIPS_FIRST,
     Contraction,
     accesses_of,
+    contraction_of,
     is_contraction,
     levels_of,
     tiled_contraction,
@@ -137,6 +139,10 @@ class ContractionRule(Rule):
         output_with_sums(builder, c.tensor, c.channels[0])
         ON_CPUS.chosen_by(config).write(builder, c, config, target)
         return builder.scheduled
+
+    def open_tiles(self, task: Task, target: Target) -> Iterable[OpenTiles]:
+        c = contraction_of(task)
+        return (found for a in ON_CPUS.members() for found in a.open_tiles(c, target))
 
     # ----------------------------------------------------------------------------------- structure
 

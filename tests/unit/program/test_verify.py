@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from autotune.errors import VerifyError
@@ -93,6 +95,16 @@ def test_guards_limit_rows_that_a_blocks_threads_divide() -> None:
     assert guarded_interval(images, loops, (Bound(place, 0, 80),)) == (0, 3)
     images = (block * 8 + thread // 2 // 2 - 3) // 5
     assert guarded_interval(images, loops, (Bound(place, 0, 80),)) == (-1, 3)
+
+
+def test_guards_limit_strided_places_of_a_thread_s_quotient() -> None:
+    """32 b + t < 60 ends at a t of which a quarter is whole; what it limits is found exactly."""
+    b, t = index("b"), index("t")
+    for end, step, last in itertools.product(range(33, 65, 3), (1, 2, 3), (0, 2)):
+        value = b * (8 * step) + t // 4 * step + index("k") - 1
+        guards = (Bound(b * 32 + t, 0, end),)
+        loops = {"b": 2, "t": 32, "k": last + 1}
+        assert guarded_interval(value, loops, guards) == (-1, (end - 1) // 4 * step + last - 1)
 
 
 def test_contradicting_guards_leave_nothing() -> None:

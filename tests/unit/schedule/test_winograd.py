@@ -126,6 +126,42 @@ def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
     np.testing.assert_allclose(run(program, arrays), evaluate_task(case, arrays), atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("case", "step"),
+    [
+        (conv(8, 8), {"tile_h": 4, "tile_w": 4, "group": 3}),
+        (conv(7, 5), {"tile_h": 4, "tile_w": 4, "group": 4}),
+        (conv(7, 6, batch=3), {"tile_h": 2, "tile_w": 2, "group": 5}),
+        (conv(6, 7, batch=2, pad=0), {"tile_h": 4, "tile_w": 2, "group": 1}),
+        (conv(5, 8, kernel=(1, 3)), {"tile_h": 1, "tile_w": 4, "group": 4}),
+        (conv(9, 11, batch=2, stride=2), {"tile_h": 2, "tile_w": 4, "group": 7}),
+        (conv(9, 9, kernel=(5, 5), pad=2), {"tile_h": 2, "tile_w": 4, "group": 4}),
+        (
+            conv(7, 9, channels=4, filters=6, groups=2),
+            {"tile_h": 4, "tile_w": 4, "group": 3},
+        ),
+    ],
+)
+def test_all_tiles_in_groups_equal_the_naive_loops(case: Task, step: dict[str, int]) -> None:
+    program = STEPS.get("winograd_groups")(buffer="t0", lanes=2, **step).apply(merged(case))
+    verify(program)
+    assert parse_program(print_program(program)) == program
+    arrays = random_inputs(case, 1)
+    np.testing.assert_allclose(run(program, arrays), evaluate_task(case, arrays), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("case", "step", "why"),
+    [
+        (conv(3, 8), {"tile_h": 4, "tile_w": 4, "group": 3}, "a tile of 4 points may be longer"),
+        (conv(8, 8), {"tile_h": 4, "tile_w": 4, "group": 0}, "must be at least 1"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(case: Task, step: dict[str, int], why: str) -> None:
+    with pytest.raises(ScheduleError, match=why):
+        STEPS.get("winograd_groups")(buffer="t0", lanes=2, **step).apply(merged(case))
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("case", "algorithm"),

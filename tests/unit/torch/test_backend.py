@@ -67,6 +67,54 @@ def test_results_lie_in_memory_as_pytorch_s_do(compiled: Compile) -> None:
     same(found, expected)
 
 
+def test_an_operator_that_gives_another_type_than_is_recorded_of_it(compiled: Compile) -> None:
+    """Running statistics in bfloat16, whose mean PyTorch records as float32."""
+    norm = nn.InstanceNorm1d(3, track_running_stats=True).to(torch.bfloat16)
+    other = copy.deepcopy(norm)
+    x = torch.randn(2, 3, 4).to(torch.bfloat16)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(norm)(x), other(x))
+    torch.testing.assert_close(norm.running_mean, other.running_mean)
+
+
+def test_a_graph_of_pytorch_alone_runs_as_it_was_recorded() -> None:
+    """Nothing is around it: a call of a small graph takes some 20 microseconds."""
+    table = torch.randn(3000, 64)
+    seen: list[Any] = []
+
+    def watching(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        seen.append((backend(module, inputs, options={"machine": "nominal"}), module.forward))
+        return module.forward
+
+    places = torch.arange(5)
+    with torch.no_grad():
+        found = torch.compile(lambda i: table[i], backend=watching)(places)
+    same(found, table[places])
+    ((left, recorded),) = seen
+    assert left == recorded
+
+
+def test_results_with_gaps_between_their_elements_have_them(compiled: Compile) -> None:
+    def function(x: torch.Tensor) -> list[torch.Tensor]:
+        return [*x.unsafe_chunk(2, 1), *x.unsafe_chunk(2, 0)]
+
+    x = torch.randn(4, 6)
+    with torch.no_grad():
+        for found, expected in zip(compiled(function)(x), function(x), strict=True):
+            assert found.stride() == expected.stride()
+            same(found, expected)
+
+
+def test_unpooled_images_lie_as_they_lay(compiled: Compile) -> None:
+    images = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    pooled, places = nn.MaxPool2d(2, return_indices=True)(images)
+    unpool = nn.MaxUnpool2d(2)
+    with torch.no_grad():
+        found, expected = compiled(unpool)(pooled, places), unpool(pooled, places)
+    assert found.stride() == expected.stride()
+    same(found, expected)
+
+
 def test_an_operator_that_we_lack_runs_in_pytorch(
     compiled: Compile, caplog: pytest.LogCaptureFixture
 ) -> None:

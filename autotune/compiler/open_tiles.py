@@ -1,0 +1,162 @@
+"""Kernels that take any number of tiles of points at once. In: a task of open sizes. Out: kernels,
+those that gain most over others that there are, each with what it is predicted to take.
+
+Where weights are many and images small, strips read weights too often, and are too short for good
+register tiles: these kernels read weights once for all tiles of all images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+import cost_model
+from autotune.compiler.open_kernels import OpenKernel, with_symbols
+from autotune.compiler.strip_lengths import LEAST_GAIN, drawn_values
+from autotune.defects import NO_DEFECT
+from autotune.errors import ScheduleError
+from autotune.machine import Machine
+from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of, value_at
+from autotune.tasks.at_sizes import task_at, task_from
+from autotune.tasks.samples import open_extents, sample_task, sample_values
+from autotune.types import Task
+from search_spaces.base import OpenTiles, Rule
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+
+Sizes = Mapping[str, int]
+Column = npt.NDArray[np.float64]
+KERNELS = 6
+"""Kernels of a task that take any number of tiles."""
+GROUPS = (2, 16)
+"""Groups of tiles of the two samples from which a kernel's time at any number follows."""
+UNIT_S = 1e-9
+"""Seconds that predicted times are counted in."""
+
+
+def tile_kernels(
+    task: Task,
+    machine: Machine,
+    sizes: Sizes,
+    others: Sequence[OpenKernel],
+    said: list[str],
+) -> list[OpenKernel]:
+    """Kernels that lower what sizes of the range are predicted to take, beside `others`. `said`:
+    gets what was in the way."""
+    found, drawn = list(_tried(task, machine, sizes, said)), drawn_values(open_extents(task))
+    if not found:
+        return []
+    costs = np.array([_costs(each, drawn) for each in found])
+    best = np.full(len(drawn), np.inf)
+    for kernel in others:
+        best = np.minimum(best, _costs(kernel, drawn))
+    ideal = np.minimum(best, costs.min(axis=0))
+    taken: list[OpenKernel] = []
+    while len(taken) < KERNELS:
+        loss = ((np.minimum(best, costs) / ideal) ** 2).mean(axis=1)
+        number = int(loss.argmin())
+        if not loss[number] < ((best / ideal) ** 2).mean() - LEAST_GAIN:
+            break
+        best, costs[number] = np.minimum(best, costs[number]), np.inf
+        try:
+            taken.append(_written(task, machine, found[number]))
+        except NO_DEFECT:
+            raise
+        except Exception as error:
+            said.append(str(error))
+    return taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """A kernel that is not written yet; names as of an OpenKernel."""
+
+    rule: Rule
+    config: Config
+    extents: tuple[int, ...]
+    lengths: tuple[int, ...]
+    pieces: int
+    seconds: float = UNIT_S
+
+
+def _tried(task: Task, machine: Machine, sizes: Sizes, said: list[str]) -> Iterator[_Tried]:
+    rule = rule_for(task_at(task, sizes), machine.target)
+    for tiles in rule.open_tiles(task, machine.target):
+        try:
+            yield _predicted(task, machine, sizes, rule, tiles)
+        except NO_DEFECT:
+            raise
+        except Exception as error:
+            said.append(str(error))
+
+
+def _predicted(task: Task, machine: Machine, sizes: Sizes, rule: Rule, tiles: OpenTiles) -> _Tried:
+    """The config that is best for a few groups of tiles, and a time that grows with them."""
+    (output,) = task.by_role("output")
+    shape, extents = output.type.shape, open_extents(task)
+    opened = [d for d, extent in enumerate(shape) if is_size(extent)]
+    lengths = tuple(tiles.lengths[d] for d in opened)
+    if not opened or opened[-1] == 0:
+        raise ScheduleError("images have fixed sizes")
+    points: list[tuple[int, float]] = []
+    config: Config | None = None
+    for groups in GROUPS:
+        longer = (*lengths[:-1], lengths[-1] * groups * tiles.group)
+        values = sample_values(extents, longer, sizes)
+        count = int(value_at(tiles.count, cast(Mapping[str, int], values)))
+        small = sample_task(task, longer, sizes)
+        settled = {**tiles.settled, "block": count}
+        if config is None:
+            config = cost_model.default(small, machine, rule, settled)
+        there = Config(tuple((k, settled.get(k, v)) for k, v in config.items))
+        seconds = cost_model.predict(small, machine, [there], rule).seconds[0]
+        points.append((count // tiles.group, float(seconds)))
+    assert config is not None  # there are samples
+    (few, early), (many, late) = points
+    each = max(0.0, (late - early) / (many - few))
+    start = max(0.0, early - each * few)
+    # Few tiles meet each panel of weights: what they take hides little of the panels' way here.
+    start += float(machine.stream_s(tiles.weight_bytes, tiles.weight_bytes))
+    pieces = ceil_div(tiles.count, tiles.group) * max(1, round(each / UNIT_S))
+    return _Tried(
+        rule=rule,
+        config=config,
+        extents=extents,
+        lengths=lengths,
+        pieces=pieces + round(start / UNIT_S),
+    )
+
+
+def _costs(kernel: OpenKernel | _Tried, drawn: Sequence[Sizes]) -> Column:
+    """Predicted seconds at sizes; inf where the kernel does not serve them."""
+    out = []
+    for values in drawn:
+        pairs = zip(kernel.extents, kernel.lengths, strict=True)
+        fits = all(value_at(extent, values) >= length for extent, length in pairs)
+        out.append(value_at(kernel.pieces, values) * kernel.seconds if fits else math.inf)
+    return np.array(out)
+
+
+def _written(task: Task, machine: Machine, tried: _Tried) -> OpenKernel:
+    """The kernel's program, which is of the part of the range that it serves."""
+    lows: dict[str, int] = {}
+    for extent, length in zip(tried.extents, tried.lengths, strict=True):
+        if surely_at_most(length, extent):
+            continue
+        (name,) = (s.name for s in symbols_of(extent))
+        found = math.ceil(sample_values((extent,), (length,), {})[name])
+        lows[name] = max(found, lows.get(name, 0))
+    made = tried.rule.write(task_from(task, lows), machine.target, tried.config)
+    return OpenKernel(
+        program=with_symbols(made.program, task),
+        schedule=made.schedule,
+        extents=tried.extents,
+        lengths=tried.lengths,
+        pieces=tried.pieces,
+        seconds=tried.seconds,
+    )

@@ -1,0 +1,51 @@
+"""Kernels of open sizes that take any number of tiles: right wherever they serve."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+
+import autotune
+from autotune.compiler import open_sizes, open_tiles
+from autotune.compiler.open_kernels import OpenKernel
+from tests.unit.compiler.open_models import FLOAT, model_of, weight
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_kernels_over_all_tiles_equal_onnx_runtime(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are made to look free here, so that each call takes one where it may."""
+    made: list[OpenKernel] = []
+
+    def free(task: Any, machine: Any, sizes: Any, others: Any, said: list[str]) -> Any:
+        slow = [dataclasses.replace(kernel, seconds=1.0) for kernel in others]
+        found = open_tiles.tile_kernels(task, machine, sizes, slow, said)
+        made.extend(found)
+        return [dataclasses.replace(kernel, seconds=1e-30) for kernel in found]
+
+    monkeypatch.setattr(open_sizes, "tile_kernels", free)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1] * 4),
+        helper.make_node("Add", ["a", "x"], ["y"]),
+    ]
+    weights = [weight("w", 32, 32, 3, 3), weight("b", 32)]
+    proto = model_of(nodes, {"x": (FLOAT, ["N", 32, "H", "W"])}, ["N", 32, "h", "w"], weights)
+    model = autotune.compile(
+        proto, ranges={"N": (1, 3), "H": (1, 30), "W": (1, 30)}, threads=threads
+    )
+    assert "one program serves all of them" in model.notes[0]
+    assert made
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for n, h, w in ((1, 1, 1), (1, 1, 9), (3, 2, 2), (2, 7, 7), (1, 30, 3), (3, 29, 30)):
+        x = np.random.default_rng(h).standard_normal((n, 32, h, w)).astype(np.float32)
+        want = peer.run(None, {"x": x})[0]
+        np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=2e-3)
