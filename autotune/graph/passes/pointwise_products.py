@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.remove_identities import RemoveIdentities
