@@ -29,6 +29,7 @@ from autotune.tasks.merged import merged
 from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
+from search_spaces.algorithms.base import DIRECT, algorithm_of
 from search_spaces.base import PLAIN
 from search_spaces.rules import rules_for
 
@@ -86,6 +87,7 @@ def _in_strips(
                 made.program, task, small,
                 parallel=machine.target.threads > 1,
                 apart=weight_bytes(task) > machine.cache_bytes(2),
+                placed=algorithm_of(made.schedule)[1] != DIRECT,
             )  # fmt: skip
         except NO_DEFECT:
             raise

@@ -77,6 +77,7 @@ ARRANGE: tuple[Pass, ...] = (
     SplitOverConcat(),
     DilatedStrips(axis=2),
     SplitOverConcat(),
+    PushReshapes(),
     RowStrips(),
     DropDeadNodes(),
 )
