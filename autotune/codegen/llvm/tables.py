@@ -26,9 +26,9 @@ class ErfTable:
     entries: int
     """Lanes of float32 of a register."""
     degree: int
-    """Of an interval's polynomial."""
+    """The highest power of an interval's polynomial."""
     width: float
-    """Of an interval; its multiples are exact."""
+    """How much an interval covers; multiples of it are exact."""
     limit: float
     """Just inside the last interval: from here on erf counts as 1."""
 
@@ -67,7 +67,7 @@ class NarrowTableMath(MathWriter):
         return self.call("copysign", first, x)
 
     def _by_halves(self, x: str) -> str:
-        """Of two registers' lanes, one after the other."""
+        """erf of two registers' lanes, one after the other."""
         count, parts = self.table.entries, list[str]()
         half = type(self)(self.text, count, self.dtype)
         for first in (0, count):
