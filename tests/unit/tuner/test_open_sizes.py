@@ -13,11 +13,13 @@ import pytest
 from onnx import helper
 
 import autotune
+from autotune.compiler.driver import profile_for
 from autotune.compiler.open_kernels import strip_kernels
 from autotune.compiler.open_sizes import OpenParts
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, FeedError
 from autotune.frontend import open_model
+from autotune.request import CompileRequest
 from autotune.runtime.sized import SizedModel
 from autotune.size_ranges import size_ranges
 from autotune.target import host_target
@@ -35,14 +37,17 @@ def product() -> onnx.ModelProto:
     return model_of(nodes, inputs, ["N", "H", 48], [weight("w", 24, 48)])
 
 
-def opened(proto: onnx.ModelProto) -> OpenParts:
+def opened(proto: onnx.ModelProto, measured: Path) -> OpenParts:
+    """Its tasks, on this machine as a run sees it."""
     model = open_model(proto)
     assert not hasattr(model, "nodes")
-    return OpenParts.of(model, size_ranges(RANGES, ("N", "H")), host_target(), None)
+    target = host_target()
+    profile = profile_for(CompileRequest(proto, cache_dir=measured), target)
+    return OpenParts.of(model, size_ranges(RANGES, ("N", "H")), target, profile)
 
 
-def test_samples_weigh_what_the_sizes_that_count_call() -> None:
-    parts = opened(product())
+def test_samples_weigh_what_the_sizes_that_count_call(measured: Path) -> None:
+    parts = opened(product(), measured)
     sets = [{"N": 1, "H": 24}, {"N": 2, "H": 20}]
     found = samples_of(parts, sets, None)
     rows = {
@@ -60,7 +65,7 @@ def test_kernels_take_the_records_of_their_samples(tmp_path: Path, measured: Pat
     assert report.measured == 6
     assert report.latency is None
     assert "autotune bench --at" in report.no_latency
-    parts = opened(product())
+    parts = opened(product(), measured)
     (task,) = parts.parts.weights()
     with TuningLog(log, read_only=True) as store:
         samples = {report_of.task: store.best(report_of.task.key, host_target())
