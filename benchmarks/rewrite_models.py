@@ -2,11 +2,12 @@
 
     python benchmarks/rewrite_models.py [NAME ...] [--threads 1] [--folder build/rewrites]
 
-Needs the extras [torch] (to write models; those that are there are kept) and [bench]. Weights are
-random under a seed, definitions public: named beside each. Every round runs each way once after
-another (A B A B), nothing is tuned. Prints a table in Markdown: median milliseconds, the ratio of
-ours without rewrites to ours with them, the largest difference over the largest value, the seconds
-of the search, and the rewrites.
+Needs the extra [bench], and to write models, where they are not there yet, [torch] and
+torchvision. Weights are random under a seed, definitions public: named beside each. Every round
+runs each way once after another (A B A B), nothing is tuned. Prints a table in Markdown: median
+milliseconds, the ratio of ours without rewrites to ours with them ("same" where none was taken: it
+is one program), the largest difference over the largest value, the seconds of the search, and the
+rewrites.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import peers
+from benchmarks.anchor_models import ANCHORS, Definition, written
 
 ROUNDS = 15
 
@@ -63,24 +65,6 @@ def fcn_head() -> Any:
     return nn.Sequential(up, nn.Conv2d(512, 32, 1))
 
 
-class _Written:
-    """Modules whose `forward` is given: torch is not imported before one is written."""
-
-    @staticmethod
-    def of(layers: dict[str, Any], forward: Callable[..., Any]) -> Any:
-        from torch import nn
-
-        class Module(nn.Module):  # type: ignore[misc]
-            def __init__(self) -> None:
-                super().__init__()
-                self.parts = nn.ModuleDict(layers)
-
-            def forward(self, *given: Any) -> Any:
-                return forward(self.parts, *given)
-
-        return Module()
-
-
 def segformer_head() -> Any:
     """Levels of a pyramid to 256 channels, resized, joined and mixed (Xie et al. 2021)."""
     import torch
@@ -97,7 +81,7 @@ def segformer_head() -> Any:
         wide = [nn.functional.interpolate(x, size=size, mode="bilinear") for x in made[:0:-1]]
         return parts["mix"](torch.cat([*wide, made[0]], 1))
 
-    return _Written.of(layers, forward)
+    return written(layers, forward)
 
 
 def gcn() -> Any:
@@ -109,7 +93,7 @@ def gcn() -> Any:
     def forward(parts: Any, a: Any, x: Any) -> Any:
         return parts["two"](a @ parts["one"](a @ x).relu())
 
-    return _Written.of(layers, forward)
+    return written(layers, forward)
 
 
 def linear_attention() -> Any:
@@ -118,7 +102,7 @@ def linear_attention() -> Any:
     def forward(_: Any, q: Any, k: Any, v: Any) -> Any:
         return (q @ k.transpose(-1, -2)) @ v
 
-    return _Written.of({}, forward)
+    return written({}, forward)
 
 
 def last_token() -> Any:
@@ -132,7 +116,7 @@ def last_token() -> Any:
     def forward(parts: Any, x: Any) -> Any:
         return parts["words"](parts["down"](parts["up"](x).relu()))[:, -1, :]
 
-    return _Written.of(layers, forward)
+    return written(layers, forward)
 
 
 def activation_maps() -> Any:
@@ -156,7 +140,7 @@ def aspp() -> Any:
     def forward(parts: Any, x: Any) -> Any:
         return parts["mix"](torch.cat([parts[n](x) for n in ("one", "d6", "d12", "d18")], 1))
 
-    return _Written.of(layers, forward)
+    return written(layers, forward)
 
 
 def generator() -> Any:
@@ -181,7 +165,7 @@ def fsrcnn() -> Any:
     return nn.Sequential(*layers, nn.ConvTranspose2d(56, 1, 9, 3, 4, output_padding=2))
 
 
-MODELS: dict[str, tuple[Callable[[], Any], tuple[tuple[int, ...], ...]]] = {
+MODELS: dict[str, Definition] = {
     "csrnet": (csrnet, ((1, 3, 192, 256),)),
     "context": (context, ((1, 128, 48, 64),)),
     "fcn_head": (fcn_head, ((1, 512, 28, 28),)),
@@ -195,6 +179,7 @@ MODELS: dict[str, tuple[Callable[[], Any], tuple[tuple[int, ...], ...]]] = {
     "aspp": (aspp, ((1, 512, 33, 33),)),
     "dcgan": (generator, ((1, 100, 1, 1),)),
     "fsrcnn": (fsrcnn, ((1, 1, 160, 160),)),
+    **ANCHORS,
 }  # fmt: skip
 
 
@@ -234,8 +219,10 @@ def compare(name: str, path: Path, options: argparse.Namespace) -> float:
             run()
             seen.append(time.perf_counter() - begin)
     medians = [statistics.median(t) * 1e3 for t in times]
-    ratio = medians[0] / medians[1]
-    cells = [name, *(f"{m:.3f}" for m in medians), f"{ratio:.2f}x", f"{error:.0e}"]
+    # Without a step both ways are the same program, whatever the clock says.
+    ratio = medians[0] / medians[1] if steps else 1.0
+    gain = f"{ratio:.2f}x" if steps else "same"
+    cells = [name, *(f"{m:.3f}" for m in medians), gain, f"{error:.0e}"]
     used = ", ".join(dict.fromkeys(step.rewrite for step in steps)) or "none"
     print(f"| {' | '.join([*cells, f'{max(search_s, 0):.1f}', used])} |", flush=True)
     return ratio

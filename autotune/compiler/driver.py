@@ -17,7 +17,7 @@ from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.open_sizes import compile_open
 from autotune.compiler.precision import kept_float32
-from autotune.compiler.prepare import Prepared, prepare
+from autotune.compiler.prepare import Prepared, check_samples, prepare
 from autotune.compiler.rewriting import rewriting
 from autotune.compiler.sized import KernelReuse, OpenProgram, sized_model
 from autotune.compiler.small import small_choices
@@ -80,6 +80,12 @@ def load_prepared(
     return prepared(load_checked(request, fits=False), request, target, log)
 
 
+def check_preparing(graph: Graph, request: CompileRequest, target: Target) -> None:
+    """Raises what `prepared` raises of a request's files, before anything is opened or made."""
+    check_samples(graph, target.precision, request.calibration)
+    rewriting(target, request.rewrites)
+
+
 def prepared(
     graph: Graph, request: CompileRequest, target: Target, log: LogStore | None
 ) -> Prepared:
@@ -91,19 +97,28 @@ def prepared(
 
 
 def compile_request(
-    request: CompileRequest, *, small: bool = False, whole: bool = True
+    request: CompileRequest,
+    *,
+    small: bool = False,
+    whole: bool = True,
+    reuse: KernelReuse | None = None,
 ) -> CompiledModel | SizedModel:
     """See `autotune.compile`. `small`: weights in no more room than they have in the model;
-    `whole`: control flow too has to become a part of the one native call."""
+    `whole`: control flow too has to become a part of the one native call; `reuse`: what other
+    models of the same weights have, of models of fixed sizes."""
     request.wanted_target()  # a wrong one is told before the model is read
     opened = open_model(request.model, request.shapes, whole=whole)
-    return compile_opened(opened, request, small=small)
+    return compile_opened(opened, request, small=small, reuse=reuse)
 
 
 def compile_opened(
-    opened: Graph | OpenModel, request: CompileRequest, *, small: bool = False
+    opened: Graph | OpenModel,
+    request: CompileRequest,
+    *,
+    small: bool = False,
+    reuse: KernelReuse | None = None,
 ) -> CompiledModel | SizedModel:
-    """A model that is imported, compiled as the request for it says."""
+    """A model that is imported, compiled as the request for it says; see `compile_request`."""
     target = request.wanted_target()
     profile = profile_for(request, target)
 
@@ -122,7 +137,7 @@ def compile_opened(
             open_program(target, profile, request.log),
         )
     size_ranges(request.ranges, ())
-    return compiled(opened)
+    return compiled(opened, reuse)
 
 
 def open_program(

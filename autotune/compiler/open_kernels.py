@@ -32,6 +32,7 @@ from autotune.tasks.merged import merged
 from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
+from search_spaces.algorithms.base import DIRECT, algorithm_of
 from search_spaces.base import PLAIN, Rule
 from search_spaces.rules import rules_for
 
@@ -129,6 +130,7 @@ def _of_sample(
                 made, task, small,
                 parallel=machine.target.threads > 1,
                 apart=weight_bytes(task) > machine.cache_bytes(2),
+                placed=algorithm_of(choice.schedule)[1] != DIRECT,
             )  # fmt: skip
             assert choice.config is not None  # it is a record's or a rule's
             seconds = cost_model.predict(small, machine, [choice.config], rule).seconds

@@ -14,6 +14,7 @@ from autotune.graph.int8.qdq import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
+from autotune.graph.passes.pointwise_products import PointwiseProducts
 from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import ARRANGE, CLEAN, optimize
 from autotune.placement.short_tensors import ShortTensors
@@ -37,13 +38,16 @@ class Prepared:
     """Tasks whose times would choose between the rewrites that are predicted to gain."""
 
 
-def check_samples(calibration: Samples | None, precision: str) -> None:
-    """Raises ConfigError where there are samples and nothing to calibrate by them."""
+def check_samples(graph: Graph, precision: str, calibration: Samples | None) -> None:
+    """Raises ConfigError where there are samples and nothing to calibrate by them, FeedError of
+    samples that are no inputs of the graph."""
     if calibration is not None and precision != "int8":
         raise ConfigError(
             f"samples for calibration are for precision int8, the precision is {precision}; leave "
             "them out, or ask for int8"
         )
+    if calibration is not None:
+        sample_feeds(dict(graph.inputs), calibration, MOST_SAMPLES)
 
 
 def prepare(
@@ -57,9 +61,9 @@ def prepare(
     """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones. `short`:
     what tensors between kernels are rounded to; `rewrite`: finds a graph of floats that takes
     less time. Raises ConfigError, and FeedError of samples."""
-    check_samples(calibration, precision)
-    # Strips keep results in the cache; as bytes these are small.
-    whole = tuple(p for p in ARRANGE if not isinstance(p, RowStrips))
+    check_samples(graph, precision, calibration)
+    # Strips keep results in the cache; as bytes these are small. Bytes are products by weights.
+    whole = tuple(p for p in ARRANGE if not isinstance(p, RowStrips | PointwiseProducts))
     on_bytes = precision == "int8" or has_own_steps(graph)
     found = Found(graph=optimize(graph, CLEAN))
     if rewrite is not None and not on_bytes:

@@ -50,6 +50,8 @@ def phases(n: Assembler, x: str, w: str, geometry: Geometry, groups: int) -> str
 
     out[s * q + p] = sum over j of x[q - j] * w[s * j + p], p the phase, q from 0 on."""
     rank, strides = len(geometry.kernel), geometry.strides
+    if groups == 1 and max(geometry.dilations) == 1 and n.shape(x)[1:-1] == (1,) * rank:
+        return _of_a_point(n, x, w, geometry)
     taps = tuple(-(-k // s) for k, s in zip(geometry.kernel, strides, strict=True))
     edge = [(t - 1) * d for t, d in zip(taps, geometry.dilations, strict=True)]
     # Rows of phases from the first one that the output needs to the last.
@@ -79,6 +81,23 @@ def phases(n: Assembler, x: str, w: str, geometry: Geometry, groups: int) -> str
     return n.op(
         "slice", y, starts=(0, *inner, 0), stops=(batch, *stops, out), steps=(1,) * n.rank(y)
     )
+
+
+def _of_a_point(n: Assembler, x: str, w: str, geometry: Geometry) -> str:
+    """x [N,1,...,C]: every output is one element of the window, so a product makes them all."""
+    channels, out, *_ = n.shape(w)
+    kernel = geometry.kernel
+    reach = [b + e for b, e in zip(geometry.start, geometry.extent, strict=True)]
+    more = [max(e - k, 0) for e, k in zip(reach, kernel, strict=True)]
+    if any(more):
+        w = n.op("pad", w, pads=(*[0] * (len(kernel) + 4), *more), value=0.0)
+    cut = {d + 2: range(b, e) for d, (b, e) in enumerate(zip(geometry.start, reach, strict=True))}
+    w = select_ranges(n, w, cut)
+    w = n.transpose(w, (0, *range(2, 2 + len(kernel)), 1))
+    w = n.reshape(w, (channels, math.prod(geometry.extent) * out))
+    batch = n.shape(x)[0]
+    y = n.op("matmul", n.reshape(x, (batch, channels)), w)
+    return n.reshape(y, (batch, *geometry.extent, out))
 
 
 def _cropped(
@@ -123,8 +142,12 @@ def _woven(n: Assembler, y: str, strides: Sequence[int], groups: int) -> str:
     """[N, ...places, groups * phases * O/groups] -> [N, ...places * strides, O]."""
     batch, *places, channels = n.shape(y)
     rank, per_group = len(places), channels // math.prod(strides) // groups
+    whole = [p * s for p, s in zip(places, strides, strict=True)]
+    if groups == 1:  # in the form that rewrites know
+        y = n.reshape(y, (batch, *places, *strides, per_group))
+        pairs = [axis for d in range(rank) for axis in (1 + d, 1 + rank + d)]
+        return n.reshape(n.transpose(y, (0, *pairs, 1 + 2 * rank)), (batch, *whole, per_group))
     y = n.reshape(y, (batch, *places, groups, *strides, per_group))
     pairs = [axis for d in range(rank) for axis in (1 + d, 2 + rank + d)]
     y = n.transpose(y, (0, *pairs, 1 + rank, 2 + 2 * rank))
-    whole = [p * s for p, s in zip(places, strides, strict=True)]
     return n.reshape(y, (batch, *whole, groups * per_group))

@@ -223,7 +223,8 @@ class _Fusion:
                 for reader in set(self.readers[index]) - waiting:
                     waiting.add(reader)
                     heapq.heappush(queue, reader)
-                if len(self._live(grown)) == 1:
+                live = self._live(grown)
+                if len(live) == 1 and self._same_form(live[0], anchor):
                     best = set(grown)
         return best
 
@@ -231,7 +232,8 @@ class _Fusion:
         if self.family(index) != "elementwise" or index in self.owner:
             return False
         sources = [s for s in self.sources(index) if self.family(s) != "scalar"]
-        if not any(s in grown for s in sources) or not self._same_form(index, anchor):
+        form = self._same_form(index, anchor) or self._decides(index, anchor)
+        if not form or not any(s in grown for s in sources):
             return False
         if any(s in grown and self._widens(index, s) for s in sources):
             return False
@@ -251,6 +253,13 @@ class _Fusion:
         nodes, types = self.graph.nodes, self.graph.types
         one, other = types[nodes[index].output], types[nodes[anchor].output]
         return one == other or (one.shape == other.shape and {one.dtype, other.dtype} <= CONVERTED)
+
+    def _decides(self, index: int, anchor: int) -> bool:
+        """Whether a node's truths, in the anchor's shape, may lie between it and what is chosen by
+        them: PReLU's condition. They are never stored."""
+        nodes, types = self.graph.nodes, self.graph.types
+        one, other = types[nodes[index].output], types[nodes[anchor].output]
+        return one.dtype == "bool" and one.shape == other.shape
 
     def _live(self, members: set[int]) -> list[int]:
         """Members whose value is read outside."""

@@ -23,6 +23,9 @@ _TILED_SHARE = 0.5
 """Share of direct code's time that dense windows without strides may take (Winograd)."""
 _WORTH = 0.98
 """Share of the time before from which a match is worth a look."""
+_LESS_WORK = 0.8
+"""Share of the operations before from which one is that takes no more time by bytes alone: they
+may come faster, or be asked for ahead, and then the operations decide."""
 
 
 class MatchEstimate:
@@ -33,13 +36,16 @@ class MatchEstimate:
 
     def promises(self, match: Match, finder: Finder) -> bool:
         """Whether the right side should take less than what would go of the left one."""
-        return self._after(match, finder) < _WORTH * self._before(match, finder)
+        after_s, work_after = self._after(match, finder)
+        before_s, work_before = self._before(match, finder)
+        less = after_s <= before_s and work_after < _LESS_WORK * work_before
+        return less or after_s < _WORTH * before_s
 
-    def _before(self, match: Match, finder: Finder) -> float:
-        """Seconds of the covered nodes that nothing else reads."""
+    def _before(self, match: Match, finder: Finder) -> tuple[float, float]:
+        """Seconds and operations of the covered nodes that nothing else reads."""
         covered = inside(match, finder)
         roots = {node.output for node in match.roots}
-        total, gone = 0.0, set(roots)
+        total_s, work, gone = 0.0, 0.0, set(roots)
         types = finder.graph.types
         kept = {value for _, value in finder.graph.outputs}
         # A node goes where all of its readers do; they come after it.
@@ -50,19 +56,20 @@ class MatchEstimate:
             gone.add(value)
             node: Node = finder.producers[value]
             inputs = [types[i] for i in node.inputs]
-            total += self._seconds(node.op, inputs, types[value], node.attributes)
-        return total
+            each_s, flops = self._cost(node.op, inputs, types[value], node.attributes)
+            total_s, work = total_s + each_s, work + flops
+        return total_s, work
 
-    def _after(self, match: Match, finder: Finder) -> float:
-        """Seconds of the right side, but for what constants alone decide, and what the graph has
-        already."""
+    def _after(self, match: Match, finder: Finder) -> tuple[float, float]:
+        """Seconds and operations of the right side, but for what constants alone decide, and what
+        the graph has already."""
         types = {n: finder.graph.types[v] for n, v in match.values.items()}
         known = {n for n, v in match.values.items() if finder.known(v)}
         there = dict(match.values)
-        total = 0.0
+        total_s = work = 0.0
 
         def emit(op: str, inputs: Sequence[str], attrs: dict[str, Attr]) -> str:
-            nonlocal total
+            nonlocal total_s, work
             name = f"%{len(types)}"
             operands = [types[i] for i in inputs]
             types[name] = OPS.get(op).infer(operands, attrs)
@@ -72,14 +79,15 @@ class MatchEstimate:
             elif same is not None:
                 there[name] = same
             else:
-                total += self._seconds(op, operands, types[name], attrs)
+                each_s, flops = self._cost(op, operands, types[name], attrs)
+                total_s, work = total_s + each_s, work + flops
             return name
 
         try:
             build(match.rewrite, match.rewrite.right, match.symbols, {n: n for n in types}, emit)
         except ModelError:
-            return math.inf
-        return total
+            return math.inf, math.inf
+        return total_s, work
 
     def _same(
         self,
@@ -102,12 +110,13 @@ class MatchEstimate:
                 return node.output
         return None
 
-    def _seconds(
+    def _cost(
         self, op: str, inputs: Sequence[TensorType], output: TensorType, attrs: Attrs
-    ) -> float:
+    ) -> tuple[float, float]:
+        """Seconds and operations."""
         moves = op == "transpose"  # other views are free
         if (OPS.get(op).kind == "view" and not moves) or not inputs:
-            return 0.0
+            return 0.0, 0.0
         flops = 0.0 if moves else float(output.size)
         if op == "matmul":
             flops *= 2 * inputs[0].shape[-1]
@@ -120,4 +129,4 @@ class MatchEstimate:
         if op == "resize" and attrs.get("mode") == "linear":
             flops *= 8
         moved = float(sum(t.nbytes for t in inputs) + output.nbytes)
-        return core_seconds(self.machine, flops, moved)
+        return core_seconds(self.machine, flops, moved), flops

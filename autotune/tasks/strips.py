@@ -28,6 +28,9 @@ Moves = Mapping[int, int]
 Shifts = Mapping[str, tuple[Moves, ...]]
 """Tensor -> per dimension."""
 
+_FAR = 1 << 40
+"""More strips than there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Strip:
@@ -43,8 +46,18 @@ class Strip:
         return f"strip{self.dimension}"
 
     @property
+    def last(self) -> str:
+        """Loop of the strip that is run after a whole one by the same thread."""
+        return f"last{self.dimension}"
+
+    @property
     def count(self) -> int:
         return ceil_div(self.extent, self.length)
+
+    @property
+    def whole(self) -> int:
+        """Strips without the one that ends where the output ends and makes elements again."""
+        return ceil_div(self.extent - self.length + 1, self.length)
 
     @property
     def first(self) -> ir.Index:
@@ -54,12 +67,19 @@ class Strip:
 
 
 def in_strips(
-    program: ir.Program, task: Task, sample: Task, *, parallel: bool = False, apart: bool = False
+    program: ir.Program,
+    task: Task,
+    sample: Task,
+    *,
+    parallel: bool = False,
+    apart: bool = False,
+    placed: bool = False,
 ) -> ir.Program:
     """`program`, made of `sample`, for the sizes of `task`. Raises ScheduleError where the task
     does not do the same at every place. Runs where no strip is longer than the output. `apart`:
     each stage goes through all strips before the next one begins, so that its weights, which are
-    too many to stay in a core's own cache, are read once."""
+    too many to stay in a core's own cache, are read once. `placed`: an element is rounded by
+    where its strip begins, so that no two threads may make it."""
     strips = strips_of(task, sample)
     shifts = shifts_of(sample, tuple(s.dimension for s in strips))
     _check_sizes(task, sample, shifts, strips)
@@ -72,7 +92,7 @@ def in_strips(
             body = _Mover(param, task.value(param.name).type.shape, by, limited).run(body)
     (output,) = task.by_role("output")
     weights = frozenset(value.name for value in task.by_role("constant"))
-    spread = _Spread(strips, output.name, weights, parallel)
+    spread = _Spread(strips, output.name, weights, parallel, placed)
     body = spread.stages(body) if apart else spread.whole(body)
     used = {s.name for v in task.values for e in v.type.shape for s in symbols_of(e)}
     return dataclasses.replace(
@@ -141,6 +161,7 @@ class _Spread:
     output: str
     weights: frozenset[str]
     parallel: bool
+    placed: bool
 
     def whole(self, body: rewrite.Body) -> rewrite.Body:
         """The body for every strip. Loops outside of everything else that go through the weights,
@@ -164,8 +185,12 @@ class _Spread:
         if self.parallel:  # the dimension with most strips outside, which threads share
             strips = sorted(strips, key=lambda s: -(greatest(s.extent) // s.length))
         for number, strip in reversed(list(enumerate(strips))):
-            kind: ir.LoopKind = "parallel" if self.parallel and not number else "serial"
-            body = (ir.For(strip.variable, strip.count, kind, body),)
+            if not self.parallel or number:
+                body = (ir.For(strip.variable, strip.count, "serial", body),)
+            elif self.placed and strip.length > 1:
+                body = (ir.For(strip.variable, strip.whole, "parallel", _with_last(strip, body)),)
+            else:
+                body = (ir.For(strip.variable, strip.count, "parallel", body),)
         return body
 
     def stages(self, body: rewrite.Body) -> rewrite.Body:
@@ -204,7 +229,8 @@ class _Spread:
         """With loops over strips of its own."""
         if not number:
             return body
-        names = {s.variable: f"{s.variable}_{number}" for s in self.strips}
+        loops = [name for s in self.strips for name in (s.variable, s.last)]
+        names = {name: f"{name}_{number}" for name in loops}
         env = {old: ir.index(new) for old, new in names.items()}
 
         def named(stmts: rewrite.Body) -> rewrite.Body:
@@ -218,6 +244,15 @@ class _Spread:
             )
 
         return rewrite.map_stmt_indices(named(body), lambda i: i.substitute(env))
+
+
+def _with_last(strip: Strip, body: rewrite.Body) -> rewrite.Body:
+    """The body for a whole strip, and for what is left of the output behind the last one."""
+    this, after = ir.index(strip.variable), ir.index(strip.last)
+    moved = rewrite.map_stmt_indices(body, lambda i: i.substitute({strip.variable: this + after}))
+    behind = ir.Bound(this + after - after * _FAR + _FAR, strip.whole, 2 * _FAR)
+    there = ir.Bound(this + after, 0, strip.count)
+    return (ir.For(strip.last, 2, "serial", (ir.If((behind, there), moved),)),)
 
 
 def _within(loop: ir.For, buffer: str) -> bool:

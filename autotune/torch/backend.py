@@ -7,6 +7,7 @@ aliases of inputs and outputs are its business), and what remains is compiled he
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from autotune.frontend.torch.decompositions import decompositions
 from autotune.torch.gradients import Differentiable
 from autotune.torch.graph import CompiledGraph
+from autotune.torch.model_parts import parts_of
 from autotune.torch.options import CompileOptions
 from autotune.torch.pieces import CompileGraph
 
@@ -37,7 +39,9 @@ def backend(
 ) -> Compiled:
     """The backend of `torch.compile` named `autotune`. Raises InputError for wrong options."""
     wanted = CompileOptions.of(options)
-    return compiled_by(wanted.compiled, module, inputs, wanted.min_gain)
+    parts = parts_of(_weights_among(inputs), wanted.compile)
+    compile_ = functools.partial(wanted.compiled, parts=parts)
+    return compiled_by(compile_, module, inputs, wanted.min_gain)
 
 
 def compiled_by(
@@ -119,6 +123,14 @@ def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTrace
 
     make = aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())
     return make(module, inputs)
+
+
+def _weights_among(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """A graph's weights, those that its module holds and those that it is given, which have memory
+    of their own."""
+    given = [t for t in inputs if isinstance(t, torch.Tensor) and is_weight(t)]
+    every = [t for t in (*_held_weights(), *given) if isinstance(t, torch.Tensor)]
+    return [t for t in every if t.device.type == "cpu" and not is_traceable_wrapper_subclass(t)]
 
 
 def _held_weights() -> Sequence[Any]:

@@ -17,6 +17,7 @@ from autotune.graph.ir import Graph
 from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.sized import SizedModel
+from autotune.torch.model_parts import ModelParts
 from autotune.torch.open_piece import OpenPiece
 
 _LOGGER = logging.getLogger("autotune.torch")
@@ -70,9 +71,12 @@ class CompileOptions:
         found.request(_NOTHING)
         return found
 
-    def compiled(self, graph: Graph | OpenPiece) -> CompiledModel | SizedModel:
+    def compiled(
+        self, graph: Graph | OpenPiece, parts: ModelParts | None = None
+    ) -> CompiledModel | SizedModel:
         """A graph, or a model of open sizes, compiled with these options; a graph is tuned first
-        where that is asked for and the log does not know it."""
+        where that is asked for and the log does not know it. `parts`: of the model that a graph is
+        of."""
         from autotune.compiler.driver import compile_opened, compile_request
 
         if not isinstance(graph, Graph):
@@ -84,7 +88,11 @@ class CompileOptions:
                 tune_unknown(self.request(graph), self.tune_s)
             except InputError as error:
                 _LOGGER.warning("a graph is not tuned: %s", error)
-        return compile_request(self.request(graph))
+        request = self.request(graph)
+        if parts is None:
+            return compile_request(request)
+        weight_bytes = sum(array.nbytes for array in graph.constants.values())
+        return parts.compiled(lambda reuse: compile_request(request, reuse=reuse), weight_bytes)
 
     def request(self, graph: Graph) -> CompileRequest:
         """The request to compile a graph. Raises InputError."""

@@ -30,7 +30,7 @@ class WeightWatch:
         self._taken = _taker(sorted(weights))
         tensors = [weights[i] for i in sorted(weights)]
         self._kept = tensors  # so that no other tensor comes to lie where they are
-        self._version = _version if any(t.is_inference() for t in tensors) else _counted
+        self._version = version if any(t.is_inference() for t in tensors) else _counted
         self._versions = tuple(map(self._version, tensors))
         self._addresses = tuple(map(_address, tensors))
         self._probes = Probes([p for t in tensors for p in _places(t)])
@@ -74,7 +74,8 @@ _counted = operator.attrgetter("_version")
 _address = torch.Tensor.data_ptr
 
 
-def _version(tensor: torch.Tensor) -> int:
+def version(tensor: torch.Tensor) -> int:
+    """How often a tensor was written; tensors of inference mode do not count that."""
     return 0 if tensor.is_inference() else tensor._version
 
 

@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from autotune.compiler.driver import load_checked, prepared
+from autotune.compiler.driver import check_preparing, load_checked, prepared
 from autotune.compiler.layout_costs import choose_layouts
-from autotune.compiler.prepare import check_samples
 from autotune.db.types import LogStore
 from autotune.errors import ConfigError
 from autotune.frontend import open_model
@@ -57,8 +56,9 @@ def tune_request(request: TuneRequest) -> TuneReport:
     """See `tune`."""
     wanted, here = request.wanted_target(), request.device == "local"
     described = _described(request)
-    check_samples(request.calibration, wanted.precision)
     loaded = _loaded(request, here)
+    if isinstance(loaded, Graph):
+        check_preparing(loaded, request, wanted)
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for
 

@@ -80,10 +80,11 @@ def _split(new: Rewriter, node: Node, uses: Counter[str]) -> str | None:
 
 
 def _fusible(new: Rewriter, value: str, uses: Counter[str]) -> bool:
+    """Whether an elementwise node may meet the kernel that makes the value: at once, behind a
+    reshape that comes after it then, or in each part of what is joined in turn."""
     source = new.producer(value)
-    return (
-        source is not None
-        and uses[value] <= 1
-        and new.used_once(value)
-        and kind_of(source.op) in ("contraction", "pool", "elementwise")
-    )
+    if source is None or uses[value] > 1 or not new.used_once(value):
+        return False
+    if source.op in ("reshape", "concat"):
+        return all(_fusible(new, i, uses) for i in source.inputs)
+    return kind_of(source.op) in ("contraction", "pool", "elementwise")

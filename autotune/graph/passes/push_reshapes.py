@@ -8,16 +8,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter, kind_of, rewritten
+from autotune.sizes import any_size
 
 Shape = tuple[int, ...]
+_MOST_REPEATED = 64
+"""Times, at most, that a constant is written out beside itself: it is read as often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushReshapes:
     """relu(reshape(conv)) -> reshape(relu(conv)), with operands that are reshaped from the same
-    shape, numbers, and constants that are whole or vary along the last dimension alone."""
+    shape, numbers, and constants that are whole or vary along the last dimension alone, of which
+    there may be several in one of the operand's."""
 
     def run(self, graph: Graph) -> Graph:
         return rewritten(graph, _pushed)
@@ -62,5 +68,10 @@ def _under(new: Rewriter, value: str, base: Shape, shape: Shape) -> str | None:
         return new.constant(known.reshape(()), value)
     if known.size == math.prod(shape):
         return new.constant(known.reshape(base), value)
-    last = known.shape[-1] == known.size == shape[-1] == base[-1]
-    return new.constant(known.reshape(-1), value) if last else None
+    last = known.shape[-1] == known.size == shape[-1]
+    if not last or any_size(base[-1:]):
+        return None
+    times, rest = divmod(base[-1], known.size) if base else (0, 0)
+    if rest or not 1 <= times <= _MOST_REPEATED:
+        return None
+    return new.constant(np.tile(known.reshape(-1), times), value)

@@ -246,11 +246,11 @@ def test_memory_that_is_not_there(capsys: Captured, monkeypatch: pytest.MonkeyPa
         (("--certs", "certs"), "--certs is for --device"),
         (("--build", "host"), "leave --build out"),
         (("--calibration", "x.npz"), "are for precision int8"),
+        (("--calibration", "x.npz", "--precision", "int8"), "cannot read x.npz"),
+        (("--rewrites", "x.rewrites"), "cannot read the rewrites x.rewrites"),
     ],
 )
-def test_an_option_that_would_do_nothing(
-    options: tuple[str, ...], words: str, capsys: Captured
-) -> None:
+def test_wrong_options_make_no_log(options: tuple[str, ...], words: str, capsys: Captured) -> None:
     assert words in refused(capsys, "tune", "tiny.onnx", *options)
     assert not Path("tuning.db").exists()
 

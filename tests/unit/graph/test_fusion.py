@@ -219,3 +219,17 @@ def test_chains_that_read_values_again_and_again_are_cut(behind: bool) -> None:
     found = groups(n.graph(x))
     assert " ".join(found).count("add") == 40 + behind
     assert 8 <= len(found) <= 20
+
+
+def test_truths_lie_between_a_kernel_and_what_they_choose() -> None:
+    n = Net()
+    x = n.linear(n.feed("x", 4, 8), 8)
+    negative = n.op("lt", x, n.scalar(0.0))
+    y = n.op("where", negative, n.op("mul", x, n.weights(8)), x)
+    assert groups(n.graph(y)) == ["matmul add lt mul where"]
+
+
+def test_truths_that_are_read_are_not_stored_by_the_kernel() -> None:
+    n = Net()
+    x = n.linear(n.feed("x", 4, 8), 8)
+    assert groups(n.graph(n.op("lt", x, n.scalar(0.0)))) == ["matmul add", "lt"]

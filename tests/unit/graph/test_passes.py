@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autotune.graph.fusion import fuse
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.passes.canonical_operands import CanonicalOperands
@@ -271,6 +272,16 @@ def test_an_activation_moves_in_front_of_a_concat() -> None:
     x = n.feed("x", 2, 3)
     graph = n.graph(n.op("relu", n.op("concat", n.linear(x, 2), n.linear(x, 4), axis=1)))
     assert run(SplitOverConcat(), graph).nodes[-1].op == "concat"
+
+
+def test_an_activation_moves_into_joined_parts_that_are_reshaped_or_joined_themselves() -> None:
+    n = Net()
+    x = n.feed("x", 2, 3)
+    parts = [n.op("reshape", n.linear(x, 4), shape=(2, 1, 4)) for _ in range(4)]
+    pairs = [n.op("concat", *parts[i : i + 2], axis=1) for i in (0, 2)]
+    graph = n.graph(n.op("relu", n.op("concat", *pairs, axis=1)))
+    assert op_counts(run(SplitOverConcat(), graph))["relu"] == 2
+    assert [len(g.nodes) for g in fuse(optimize(graph))] == [3] * 4
 
 
 def test_an_activation_stays_behind_a_concat_of_inputs() -> None:

@@ -32,6 +32,18 @@ def test_a_whole_constant_is_reshaped_too() -> None:
     ]
 
 
+def test_a_constant_follows_to_where_it_is_several_times_in_a_row() -> None:
+    n = Net()
+    x = n.op("reshape", n.feed("x", 2, 24), shape=(2, 3, 8))
+    assert _order(run(PushReshapes(), n.graph(n.op("add", x, n.weights(8))))) == ["add", "reshape"]
+
+
+def test_a_constant_is_not_written_out_many_times() -> None:
+    n = Net()
+    x = n.op("reshape", n.feed("x", 800), shape=(100, 8))
+    assert _order(run(PushReshapes(), n.graph(n.op("add", x, n.weights(8))))) == ["reshape", "add"]
+
+
 def test_operands_reshaped_from_one_shape_meet() -> None:
     n = Net()
     x, y = (n.op("reshape", n.feed(f, 6, 4), shape=(2, 3, 4)) for f in "xy")
