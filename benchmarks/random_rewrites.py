@@ -49,7 +49,7 @@ def one(number: int) -> tuple[tuple[str, ...], bool, float, float]:
     """(rewrites that were applied, whether all outputs are equal, errors before and after)."""
     rng = np.random.default_rng([number, 21])
     graph = random_graph(REWRITES[number % len(REWRITES)], rng)
-    after, names = rewritten(graph, rng)
+    after, names = rewritten(graph, rng, REWRITES)
     points = {n: drawn(t.shape, Residue, rng, 1 << 60) for n, t in graph.inputs}
     pairs = zip(evaluated(graph, points), evaluated(after, points), strict=True)
     equal = all(a.shape == b.shape and bool(np.all(a == b)) for a, b in pairs)

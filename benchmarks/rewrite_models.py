@@ -5,8 +5,9 @@
 Needs the extra [bench], and to write models, where they are not there yet, [torch] and
 torchvision. Weights are random under a seed, definitions public: named beside each. Every round
 runs each way once after another (A B A B), nothing is tuned. Prints a table in Markdown: median
-milliseconds, the ratio of ours without rewrites to ours with them, the largest difference over the
-largest value, the seconds of the search, and the rewrites.
+milliseconds, the ratio of ours without rewrites to ours with them ("same" where none was taken: it
+is one program), the largest difference over the largest value, the seconds of the search, and the
+rewrites.
 """
 
 from __future__ import annotations
@@ -218,8 +219,10 @@ def compare(name: str, path: Path, options: argparse.Namespace) -> float:
             run()
             seen.append(time.perf_counter() - begin)
     medians = [statistics.median(t) * 1e3 for t in times]
-    ratio = medians[0] / medians[1]
-    cells = [name, *(f"{m:.3f}" for m in medians), f"{ratio:.2f}x", f"{error:.0e}"]
+    # Without a step both ways are the same program, whatever the clock says.
+    ratio = medians[0] / medians[1] if steps else 1.0
+    gain = f"{ratio:.2f}x" if steps else "same"
+    cells = [name, *(f"{m:.3f}" for m in medians), gain, f"{error:.0e}"]
     used = ", ".join(dict.fromkeys(step.rewrite for step in steps)) or "none"
     print(f"| {' | '.join([*cells, f'{max(search_s, 0):.1f}', used])} |", flush=True)
     return ratio

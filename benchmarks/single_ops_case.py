@@ -45,8 +45,12 @@ class Case:
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9
         )
+        model = onnx.shape_inference.infer_shapes(model)
+        for value in model.graph.output:  # of a function, whose types are not inferred
+            if not value.type.tensor_type.elem_type:
+                value.type.tensor_type.elem_type = inputs[0].type.tensor_type.elem_type
         path = folder / (self.name.replace(" ", "_").replace("/", "-") + ".onnx")
-        onnx.save(onnx.shape_inference.infer_shapes(model), path)
+        onnx.save(model, path)
         return path
 
 

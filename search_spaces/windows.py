@@ -37,7 +37,13 @@ def schedule_patterned(
     last, lanes = loops[-1], lanes_of(builder.task, target)
     lanes = min(lanes, builder.extent(last))
     wide = math.lcm(_period(builder.program, last), lanes) // lanes
-    wide = wide * max(1, unroll // wide) if wide <= WIDEST_PATTERN else unroll
+    row = -(-builder.extent(last) // lanes)
+    # Where no pattern repeats, lanes are known to lie near each other in what is no loop: in a
+    # block and the one that is peeled off behind it.
+    if wide <= WIDEST_PATTERN:
+        wide = wide * max(1, unroll // wide)
+    else:
+        wide = min(row, WIDEST_PATTERN) if row <= 2 * WIDEST_PATTERN else unroll
     over, beside, lane = f"{last}_o", f"{last}_u", f"{last}_v"
     builder.split(last, lanes * wide, over, f"{last}_b")
     builder.split(f"{last}_b", lanes, beside, lane)

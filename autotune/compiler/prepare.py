@@ -14,6 +14,7 @@ from autotune.graph.int8.qdq import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
+from autotune.graph.passes.pointwise_products import PointwiseProducts
 from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import ARRANGE, CLEAN, optimize
 from autotune.placement.short_tensors import ShortTensors
@@ -61,8 +62,8 @@ def prepare(
     what tensors between kernels are rounded to; `rewrite`: finds a graph of floats that takes
     less time. Raises ConfigError, and FeedError of samples."""
     check_samples(graph, precision, calibration)
-    # Strips keep results in the cache; as bytes these are small.
-    whole = tuple(p for p in ARRANGE if not isinstance(p, RowStrips))
+    # Strips keep results in the cache; as bytes these are small. Bytes are products by weights.
+    whole = tuple(p for p in ARRANGE if not isinstance(p, RowStrips | PointwiseProducts))
     on_bytes = precision == "int8" or has_own_steps(graph)
     found = Found(graph=optimize(graph, CLEAN))
     if rewrite is not None and not on_bytes:

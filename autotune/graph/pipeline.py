@@ -21,6 +21,7 @@ from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
 from autotune.graph.passes.group_heads import GroupHeads
 from autotune.graph.passes.merge_transposes import MergeTransposes
+from autotune.graph.passes.pointwise_products import PointwiseProducts
 from autotune.graph.passes.push_reshapes import PushReshapes
 from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
@@ -67,6 +68,7 @@ CLEAN: tuple[Pass, ...] = (
 )
 """One form of what a frontend made; it can be run again on its own results."""
 ARRANGE: tuple[Pass, ...] = (
+    PointwiseProducts(),
     RecognizeNorms(),
     RecognizeCausal(),
     NestConcats(),
@@ -82,7 +84,7 @@ ARRANGE: tuple[Pass, ...] = (
 """How kernels have it best: larger operators, strips, joined values."""
 PIPELINE = (*CLEAN, *ARRANGE)
 
-WEIGH_EXTENTS = (DilatedStrips, RowStrips)
+WEIGH_EXTENTS = (DilatedStrips, PointwiseProducts, RowStrips)
 
 
 def optimize(

@@ -85,9 +85,18 @@ class Rewriter:
 
     def keep(self, node: Node) -> str:
         """The old node over the new inputs, under its old output name."""
-        new = self._add(node.op, self.inputs(node), node.attrs, node.name, node.output)
-        self.replace(node.output, new)
-        return new
+        inputs = self.inputs(node)
+        alike = all(
+            self.types[i] == self.graph.types[o] for i, o in zip(inputs, node.inputs, strict=True)
+        )
+        if inputs != node.inputs:
+            node = Node(
+                op=node.op, inputs=inputs, output=node.output, attrs=node.attrs, name=node.name
+            )
+        # Most nodes of most passes: nothing is to be inferred again.
+        kind = self.graph.types[node.output] if alike else self._inferred(node)
+        self.replace(node.output, self._taken_over(node, kind))
+        return node.output
 
     def emit(self, op: str, inputs: Sequence[str], like: Node, **attrs: Attr) -> str:
         """A node over new values, named in messages as `like` is; returns its output."""
@@ -150,11 +159,17 @@ class Rewriter:
         name: str,
         output: str,
     ) -> str:
-        self.types[output] = OPS.get(op).infer([self.types[i] for i in inputs], dict(attrs))
         node = Node(op=op, inputs=inputs, output=output, attrs=attrs, name=name)
+        return self._taken_over(node, self._inferred(node))
+
+    def _inferred(self, node: Node) -> TensorType:
+        return OPS.get(node.op).infer([self.types[i] for i in node.inputs], dict(node.attrs))
+
+    def _taken_over(self, node: Node, kind: TensorType) -> str:
+        self.types[node.output] = kind
         self._nodes.append(node)
-        self._producers[output] = node
-        return output
+        self._producers[node.output] = node
+        return node.output
 
     def _fresh(self, stem: str) -> str:
         number = 1

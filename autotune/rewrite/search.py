@@ -124,13 +124,18 @@ def search(
         reached.sort(key=lambda s: -s.gain_s)
         beam = reached[:_WIDTH]
         promising = _foremost([*promising, *reached])
-        best = max([best, *(s for s in reached if s.sure)], key=lambda s: s.gain_s)
+        best = max([best, *(s for s in reached if s.sure)], key=_worth)
         if not beam or not complete:
             break
     return Found(
         graph=best.graph, steps=best.steps, complete=complete,
         decisive=_decisive(first, [best, *promising]),
     )  # fmt: skip
+
+
+def _worth(state: _State) -> float:
+    """Seconds gained, less what a step has to gain."""
+    return state.gain_s - _WORTH_S * len(state.steps)
 
 
 def _foremost(states: list[_State]) -> list[_State]:

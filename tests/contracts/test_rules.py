@@ -246,6 +246,11 @@ TASKS: dict[str, Task] = {
         value("i0", (2, 3, 37)),
         value("o0", (2, 6, 74)),
     ),
+    "resize without a pattern": task(
+        [node("resize", "i0", "o0", out_shape=(5, 75), mode="linear", coordinate="align_corners")],
+        value("i0", (3, 40)),
+        value("o0", (5, 75)),
+    ),
     "transpose": task(
         [node("transpose", "i0", "o0", perm=(0, 2, 1))],
         value("i0", (2, 37, 45)),

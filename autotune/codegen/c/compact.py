@@ -1,14 +1,17 @@
 """C for small processors: as little code as computes the same. In: a target, statements. Out:
 loops instead of copies of their bodies, functions instead of expressions that come again, and
-products of bytes by the instructions for two of them at a time (Arm's SMLAD, through ACLE).
+products of bytes by the instructions for two of them at a time (Arm's SMLAD): whole tiles of sums
+as `dot_tile.py` has them, else one by one through ACLE.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator
 
 from autotune.codegen.c.dialect import Dialect
+from autotune.codegen.c.dot_match import tile_of
 from autotune.codegen.c.statement import CStatementWriter
 from autotune.codegen.expression import Val
 from autotune.program import ir
@@ -26,9 +29,25 @@ _EXTENDED = {"uint8": "__uxtb16", "int8": "__sxtb16"}
 """ACLE's functions that widen bytes 0 and 2 of a word."""
 _DOT_BYTES = 4
 """Products of a `dot` loop of bytes: a word of each operand."""
+_ASSEMBLER = "#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && defined(__OPTIMIZE__)"
+"""Where there is extended assembler, and no register is the frame's."""
 _ACLE = """#if defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
 #endif"""
+
+
+_HIGH_PRODUCT = f"""static inline i32 high_product(i32 a, i32 b) {{
+{_ASSEMBLER}
+    u32 low, high;
+    __asm__("smull %0, %1, %2, %3\\n"
+            "lsrs %0, %0, #31\\n"
+            "adc %0, %0, %1, lsl #1"
+            : "=&r"(low), "=&r"(high) : "r"(a), "r"(b) : "cc");
+    return (i32)low;
+#else
+    return (i32)(((i64)a * b + 1073741824) >> 31);
+#endif
+}}"""
 
 
 class CompactWriter(CStatementWriter):
@@ -38,6 +57,12 @@ class CompactWriter(CStatementWriter):
         super().__init__(dialect, program)
         self.target = target
         self._has_dsp = DSP in target.features.split(",")
+        self._constants = {p.name for p in program.params if p.constant}
+        self._shared: dict[str, str] | None = None
+        """What has been loaded of constants for the stores that are being written, by its text."""
+        self._shared_depth = self._in_select = 0
+        self._in_plain = False
+        """Whether what is being written is beside assembler for the same."""
         self._leaves: dict[ir.Value, Val] | None = None
         """Arguments of the function that is being written."""
 
@@ -46,10 +71,15 @@ class CompactWriter(CStatementWriter):
     def loop(self, loop: ir.For) -> None:
         if self.lanes > 1 or not self.target.is_compact:
             super().loop(loop)
-        elif loop.kind == "dot" and self._dot(loop):
+        elif (loop.kind == "dot" and self._dot(loop)) or self._tile(loop):
             return
         elif loop.kind == "unroll" and loop.extent > 1 and self._rolls(loop):
             self._counted(loop.var, loop.extent, loop.body)
+        elif self._shared is None and _only_stores(loop):
+            with self.block(""):
+                self._shared, self._shared_depth = {}, self.depth
+                super().loop(_by_constants(loop, self._constants))
+                self._shared = None
         else:
             super().loop(loop)
 
@@ -65,6 +95,25 @@ class CompactWriter(CStatementWriter):
             for at in indices
         )
         return not tables and all(loop.var not in at.vars() for at in fixed)
+
+    def _tile(self, loop: ir.For) -> bool:
+        """A tile of sums over one run of words as assembler; False where it is none."""
+        if not self._has_dsp or self._in_plain or loop.kind != "serial":
+            return False
+        tile = tile_of(self, loop)
+        lines = tile.lines() if tile else None
+        if lines is None:
+            return False
+        self.helpers.type("uint32")
+        self.lines.append(_ASSEMBLER)
+        for line in lines:
+            self.line(line)
+        self.lines.append("#else")
+        self._in_plain = True
+        super().loop(loop)
+        self._in_plain = False
+        self.lines.append("#endif")
+        return True
 
     def _dot(self, loop: ir.For) -> bool:
         """The sum of four products of bytes as a call; False where that is not what it is."""
@@ -126,9 +175,31 @@ class CompactWriter(CStatementWriter):
 
     # ------------------------------------------------------------------------------------- values
 
+    def load(self, value: ir.Load) -> Val:
+        """An element; of a constant, a variable that has it already, as a store into bytes could
+        change anything for a compiler."""
+        now, buffer = super().load(value), self.buffers[value.buffer]
+        shared = self._shared
+        if shared is None or buffer.name not in self._constants or self._in_select:
+            return now
+        if now.lanes > 1 or now.dtype == "bool" or self.depth != self._shared_depth:
+            return now
+        if now.text not in shared:
+            name = shared[now.text] = f"k{len(shared)}"
+            self.line(f"const {self.helpers.type(now.dtype)} {name} = {now.text};")
+        return Val(shared[now.text], now.dtype, 1)
+
+    def _select(self, value: ir.Select) -> Val:
+        self._in_select += 1
+        out = super()._select(value)
+        self._in_select -= 1
+        return out
+
     def value(self, value: ir.Value) -> Val:
         if self._leaves is not None and value in self._leaves:
             return self._leaves[value]
+        if self._has_dsp and self.lanes == 1 and (factors := high_factors(value)):
+            return self._high_product(*(self.value(f) for f in factors))
         if not (
             self.target.is_compact
             and self._leaves is None
@@ -139,6 +210,13 @@ class CompactWriter(CStatementWriter):
         ):
             return super().value(value)
         return self._outlined(value)
+
+    def _high_product(self, first: Val, second: Val) -> Val:
+        """A product by 2**31, halves up, in three instructions instead of five."""
+        self.helpers.type("int64")
+        self.helpers.type("uint32")
+        self.helpers.written(_HIGH_PRODUCT, _HIGH_PRODUCT)
+        return Val(f"high_product({first.text}, {second.text})", "int32", 1)
 
     def _outlined(self, value: ir.Apply) -> Val:
         """A call of a function that computes the expression of what it loads."""
@@ -162,6 +240,53 @@ class CompactWriter(CStatementWriter):
         name = f"computed_{digest}"
         self.helpers.written(name, f"static inline {result} {name}({given}) {{\n{body}")
         return Val(f"{name}({', '.join(now.text for now in leaves.values())})", out.dtype, 1)
+
+
+def _only_stores(loop: ir.For) -> bool:
+    """Whether it is several stores that are written out, none of them a sum."""
+    now: tuple[ir.Stmt, ...] = (loop,)
+    count = 1
+    while len(now) == 1 and isinstance(now[0], ir.For):
+        if now[0].kind != "unroll" and now[0].extent > 1:
+            return False
+        count *= now[0].extent
+        now = now[0].body
+    return count > 1 and all(isinstance(s, ir.Store) and not s.combine for s in now)
+
+
+def _by_constants(loop: ir.For, constants: set[str]) -> ir.For:
+    """The same stores, those that read the same constants one after the other."""
+    loops = [loop]
+    while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], ir.For):
+        loops.append(inner)
+    body = loops[-1].body
+    stored = {s.buffer for s in body if isinstance(s, ir.Store)}
+    read = accesses_of(body)
+    if stored & {v.buffer for v in _values(body) if isinstance(v, ir.Load)}:
+        return loop
+    moved = {v for name, indices in read if name in constants for i in indices for v in i.vars()}
+    for now in sorted(loops, key=lambda x: x.var in moved):
+        body = (dataclasses.replace(now, body=body),)
+    (out,) = body
+    assert isinstance(out, ir.For)
+    return out
+
+
+def high_factors(value: ir.Value) -> tuple[ir.Value, ...] | None:
+    """The factors of (a * b + 2**30) / 2**31 of int32."""
+    if not isinstance(value, ir.Apply) or value.fn != "to_int32":
+        return None
+    at: ir.Value = value
+    for fn, last in (("to_int32", None), ("shift_right", 31), ("add", 1 << 30)):
+        if not isinstance(at, ir.Apply) or at.fn != fn:
+            return None
+        if last is not None and at.args[-1] != ir.Const(last, "int64"):
+            return None
+        at = at.args[0]
+    if not isinstance(at, ir.Apply) or at.fn != "mul":
+        return None
+    wide = [a.args[0] for a in at.args if isinstance(a, ir.Apply) and a.fn == "to_int64"]
+    return tuple(wide) if len(wide) == 2 else None
 
 
 def _byte_load(value: ir.Value) -> ir.Load | None:

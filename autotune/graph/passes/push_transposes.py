@@ -207,21 +207,20 @@ class _Pushing:
         return self._put(node, self.new.emit(node.op, [value.base], node, **attrs), value.perm)
 
     def _pool(self, node: Node) -> bool:
-        """Pool an image with its channels first as one of as many images of one channel."""
-        value, (batch, height, width, channels) = (
-            self._get(node.inputs[0]),
-            self.graph.types[node.inputs[0]].shape,
-        )
+        """Pool images whose rows and columns lie innermost as images of one channel."""
+        value = self._get(node.inputs[0])
+        _, height, width, _ = self.graph.types[node.inputs[0]].shape
         _, rows, columns, _ = self.graph.types[node.output].shape
         apart = any(d != 1 for d in node.attributes.get("dilations", (1, 1)))  # type: ignore[union-attr]
         wide = surely_at_most(WIDE_PLANE, columns)
-        if value.perm != (0, 2, 3, 1) or not wide or apart:
+        if value.perm not in ((0, 2, 3, 1), (1, 2, 3, 0)) or not wide or apart:
             return False
+        images = self.new.shape(value.base)[:2]
         planes = self.new.emit(
-            "reshape", [value.base], node, shape=(batch * channels, height, width, 1)
+            "reshape", [value.base], node, shape=(images[0] * images[1], height, width, 1)
         )
         pooled = self.new.emit(node.op, [planes], node, **node.attributes)
-        shape = (batch, channels, rows, columns)
+        shape = (*images, rows, columns)
         return self._put(node, self.new.emit("reshape", [pooled], node, shape=shape), value.perm)
 
     def _resize(self, node: Node) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from autotune.codegen.llvm.backend import load_text
 from autotune.codegen.llvm.math import MathWriter, unary
-from autotune.codegen.llvm.tables import WIDTH, erf_tables, math_of
+from autotune.codegen.llvm.tables import NARROW, WIDE, ErfTable, erf_tables, math_of
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.target import Target, host_target
 from autotune.types import Array
@@ -84,7 +84,9 @@ def apply_code(
     return out[: len(x)]
 
 
-MATHS = [("plain", MathWriter), ("host's", math_of(frozenset(HOST.features.split(","))))]
+FEATURES = frozenset(HOST.features.split(","))
+MATHS = [("plain", MathWriter), ("host's", math_of(FEATURES))]
+MATHS += [("narrow tables", math_of({"+avx2"}))] if "+avx2" in FEATURES else []
 
 
 @pytest.mark.parametrize("fn", sorted(REFERENCE))
@@ -112,9 +114,10 @@ def test_one_lane_gives_what_sixteen_do(fn: str) -> None:
     np.testing.assert_array_equal(apply(fn, x, lanes=1), apply(fn, x))
 
 
+@pytest.mark.parametrize("math", [m for _, m in MATHS[1:]], ids=[n for n, _ in MATHS[1:]])
 @pytest.mark.parametrize("lanes", [1, 4, 8])
-def test_few_lanes_give_what_sixteen_do_with_tables(lanes: int) -> None:
-    x, (_, math) = samples()[::97], MATHS[1]
+def test_few_lanes_give_what_sixteen_do_with_tables(math: type[MathWriter], lanes: int) -> None:
+    x = samples()[::97]
     np.testing.assert_array_equal(
         apply("erf", x, lanes=lanes, math=math), apply("erf", x, math=math)
     )
@@ -129,19 +132,22 @@ def test_erf_is_odd_and_ends_in_one(math: type[MathWriter]) -> None:
     np.testing.assert_array_equal(-mirrored, got)
 
 
-def test_tables_of_erf_are_exact_to_half_a_unit_of_float32() -> None:
-    x = np.linspace(-WIDTH / 2, WIDTH / 2, 201)
-    for number, row in enumerate(zip(*erf_tables(), strict=True)):
-        want = np.vectorize(math.erf)(WIDTH * number + x)
+@pytest.mark.parametrize("table", [WIDE, NARROW])
+def test_tables_of_erf_are_exact_to_half_a_unit_of_float32(table: ErfTable) -> None:
+    x = np.linspace(-table.width / 2, table.width / 2, 201)
+    for number, row in enumerate(zip(*erf_tables(table), strict=True)):
+        want = np.vectorize(math.erf)(table.width * number + x)
         error = np.abs(np.polyval(row, x) - want)
         assert np.max(error[want != 0] / np.abs(want[want != 0])) < 2.0**-24
 
 
-@pytest.mark.parametrize(("feature", "picks"), [("+avx512f", True), ("+avx2", False)])
-def test_tables_are_used_where_one_instruction_picks(feature: str, picks: bool) -> None:
+@pytest.mark.parametrize(
+    ("feature", "picks"), [("+avx512f", "permvar"), ("+avx2", "permps"), ("+sse4.1", "")]
+)
+def test_tables_are_used_where_one_instruction_picks(feature: str, picks: str) -> None:
     text = FunctionText("define void @f()")
     unary(math_of({feature})(text, 16), "erf", "zeroinitializer")
-    assert ("permvar" in text.text()) == picks
+    assert {p for p in ("permvar", "permps") if f".{p}" in text.text()} == {picks} - {""}
 
 
 @pytest.mark.parametrize("lanes", [1, 16])

@@ -114,6 +114,24 @@ def test_refused_in_one_line(tmp_path: Path, model: bytes) -> None:
         load_model(tflite_bytes([wrong], wrong.inputs, [y]))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+def test_activations_of_other_types_are_refused_in_one_line(dtype: str) -> None:
+    x, y = (Tensor(shape=(1, 6, 6, 4), dtype=dtype, scale=0.05) for _ in range(2))
+    layer = Operator(name="CONV_2D", inputs=[x, weights(4, 3, 3, 4), bias(4)], outputs=[y],
+                     options=conv(1, SAME, NONE))  # fmt: skip
+    with pytest.raises(UnsupportedOpError, match="convert the model with full integer") as error:
+        load_model(tflite_bytes([layer], [x], [y]))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["TRANSPOSE_CONV", "RESIZE_BILINEAR"])
+def test_operators_that_are_not_there_are_refused_in_one_line(name: str) -> None:
+    x, y = q(1, 6, 6, 4), q(1, 12, 12, 4)
+    with pytest.raises(UnsupportedOpError, match=rf"\({name}\): it is not supported") as error:
+        load_model(tflite_bytes([Operator(name=name, inputs=[x], outputs=[y])], [x], [y]))
+    assert "\n" not in str(error.value)
+
+
 def test_damaged_files_are_errors(model: bytes) -> None:
     """Bytes changed, or the end cut off, anywhere."""
     draw = random.Random(0)

@@ -1,0 +1,169 @@
+"""Loops that are tiles of sums of products of bytes. In: a loop, what writes it. Out: a DotTile,
+or None.
+
+Such a loop holds loops that are written out, around one `dot` of bytes, and perhaps more loops of
+the reduction. All of these are one run of words: an outer one goes on where an inner one ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from autotune.codegen.c.dot_tile import WIDEN, DotTile, Side
+from autotune.codegen.c.index import CLinear
+from autotune.codegen.c.statement import CStatementWriter
+from autotune.program import ir
+
+_WORD = 4
+"""Bytes of a word, products of a `dot`."""
+_Points = Sequence[Mapping[str, int]]
+
+
+def tile_of(writer: CStatementWriter, loop: ir.For) -> DotTile | None:
+    """The loop as a tile, where it is one."""
+    found = _nest(loop)
+    if found is None:
+        return None
+    loops, guards, store = found
+    factors = _factors(store)
+    if factors is None or not writer.in_registers(store.buffer):
+        return None
+    env = dict(writer.env)
+    try:
+        return _tile(writer, loops, guards, store, factors)
+    finally:
+        writer.env.clear()
+        writer.env.update(env)
+
+
+def _nest(loop: ir.For) -> tuple[list[ir.For], list[ir.Bound], ir.Store] | None:
+    """Loops, the one of the `dot` last, what must hold, and the sum that is inside."""
+    loops: list[ir.For] = []
+    bounds: list[ir.Bound] = []
+    now: ir.Stmt = loop
+    while isinstance(now, ir.For | ir.If):
+        if len(now.body) != 1 or (loops and loops[-1].kind == "dot" and isinstance(now, ir.For)):
+            return None
+        if isinstance(now, ir.If):
+            bounds += now.bounds
+        else:
+            loops.append(now)
+            if now.extent > 1 and now.kind not in ("serial", "unroll", "dot"):
+                return None
+        now = now.body[0]
+    sums = isinstance(now, ir.Store) and now.combine == "sum"
+    if not sums or loops[-1].kind != "dot" or loops[-1].extent != _WORD:
+        return None
+    assert isinstance(now, ir.Store)
+    return loops, bounds, now
+
+
+def _factors(store: ir.Store) -> tuple[ir.Load, ir.Load] | None:
+    """The bytes that are multiplied; None where they are anything else, or their places are no
+    sums of loop variables."""
+    if not isinstance(store.value, ir.Apply) or store.value.fn != "mul":
+        return None
+    out = []
+    for arg in store.value.args:
+        if not isinstance(arg, ir.Apply) or arg.fn != "to_int32":
+            return None
+        (load,) = arg.args
+        if not isinstance(load, ir.Load):
+            return None
+        if not all(isinstance(atom, str) for i in load.indices for atom, _ in i.terms):
+            return None
+        out.append(load)
+    return out[0], out[1]
+
+
+def _tile(
+    writer: CStatementWriter, loops: list[ir.For], bounds: list[ir.Bound], store: ir.Store,
+    factors: tuple[ir.Load, ir.Load],
+) -> DotTile | None:  # fmt: skip
+    summed = {v for i in store.indices for v in i.vars()}
+    tile = [x for x in loops[:-1] if x.var in summed]
+    run = [x for x in loops[:-1] if x.var not in summed and x.extent > 1]
+    if any(x.kind == "serial" and x.extent > 1 for x in tile):
+        return None
+    writer.env.update((x.var, 0) for x in loops)
+    if {v for b in bounds for v in b.index.vars()} & {x.var for x in (*run, loops[-1])}:
+        return None
+    points = []
+    for at in itertools.product(*(range(x.extent) for x in tile)):
+        where = dict(zip([x.var for x in tile], at, strict=True))
+        writer.env.update(where)
+        holds = writer.condition(bounds)
+        if isinstance(holds, str):
+            return None
+        if holds:
+            points.append(where)
+    if not points:
+        return None
+    writer.env.update((x.var, 0) for x in tile)
+    sides = [_side(writer, load, [*run, loops[-1]], points) for load in factors]
+    if None in sides:
+        return None
+    rows, columns = (s for s in sides if s is not None)
+    sums = _sums(writer, store, points, rows, columns)
+    if sums is None:
+        return None
+    words = math.prod(x.extent for x in run)
+    return DotTile(rows=rows[0], columns=columns[0], sums=sums, words=words)
+
+
+def _side(
+    writer: CStatementWriter, load: ir.Load, run: list[ir.For], points: _Points
+) -> tuple[Side, list[int]] | None:
+    """One operand, and the row of each point; None where the loops are not one run of words."""
+    buffer = writer.buffers[load.buffer]
+    if buffer.dtype not in WIDEN or buffer.scope == "register" or buffer.swizzle:
+        return None
+
+    def at(where: Mapping[str, int]) -> CLinear:
+        before = {v: writer.env[v] for v in where}
+        writer.env.update(where)
+        out = writer.flat(buffer, load.indices)
+        writer.env.update(before)
+        return out
+
+    first = at({})
+    *outer, dot = [at({x.var: 1}).const - first.const for x in run]
+    if dot != 1:
+        return None
+    step = outer[-1] if outer else _WORD
+    wanted = step
+    for loop, apart in zip(reversed(run[:-1]), reversed(outer), strict=True):
+        if apart != wanted:
+            return None
+        wanted = apart * loop.extent
+    places = [at(where) for where in points]
+    if any(p.terms != first.terms for p in places):
+        return None
+    offsets = sorted({p.const for p in places})
+    side = Side(
+        pointer=writer.place(buffer, CLinear(first.terms, offsets[0])),
+        kind=writer.helpers.type(buffer.dtype),
+        dtype=buffer.dtype,
+        offsets=tuple(o - offsets[0] for o in offsets),
+        step=step,
+    )
+    return side, [offsets.index(p.const) for p in places]
+
+
+def _sums(
+    writer: CStatementWriter, store: ir.Store, points: _Points,
+    rows: tuple[Side, list[int]], columns: tuple[Side, list[int]],
+) -> tuple[tuple[str, ...], ...] | None:  # fmt: skip
+    """Variables of the sums, by row and column; None where not every pair has one."""
+    out = writer.buffers[store.buffer]
+    names: dict[tuple[int, int], str] = {}
+    for where, row, column in zip(points, rows[1], columns[1], strict=True):
+        writer.env.update(where)
+        names[row, column] = writer.cell(out, writer.flat(out, store.indices)).text
+    high, wide = len(rows[0].offsets), len(columns[0].offsets)
+    whole = len(names) == len(points) == high * wide == len(set(names.values()))
+    if not whole or store.buffer in writer.conflicts:
+        return None
+    return tuple(tuple(names[r, c] for c in range(wide)) for r in range(high))

@@ -1,0 +1,89 @@
+"""Cycles of tiles of bytes on cores with instructions for two products (Arm's SMLAD), no caches.
+
+In: a contraction and configs. Out: cycles, as `autotune/codegen/c/dot_tile.py` writes the tiles:
+words of the side with fewer rows are widened once. Counts of instructions are specified (Arm's
+table of the Cortex-M4); what stands around them was read off compiled kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.target import Target
+from search_spaces.base import Column
+from search_spaces.cpu.contraction.shape import Contraction
+from search_spaces.space import Configs
+
+REGISTERS = 14
+"""Such a core has so many, but for the stack's and the program's own (specified)."""
+POINTERS_AND_ONE = 3
+"""Registers that are neither sums nor words: two pointers, a word's even bytes."""
+BODY_CYCLES = 70.0
+"""A loop's body takes about so many."""
+BRANCH_CYCLES = 4.0
+"""A comparison and a taken branch."""
+SPILLED_END_CYCLES = 2.0
+"""More where the end of the loop is in memory."""
+TILE_CYCLES = 30.0
+"""The loops around a tile, for each."""
+SUM_CYCLES = 11.0
+"""To begin, scale and store a sum."""
+CHANNEL_CYCLES = 6.0
+"""To load what a channel's sums are scaled by."""
+OTHER_ORDER_COST = 1.001
+"""Times that orders take other than points outermost, where nothing tells them apart."""
+DSP = "+dsp"
+"""LLVM's name for instructions on halves and quarters of words."""
+
+
+def multiplies_pairs(target: Target) -> bool:
+    """Whether it is such a core."""
+    return target.is_compact and DSP in target.features.split(",")
+
+
+def held_in_registers(configs: Configs) -> npt.NDArray[np.bool_]:
+    """Whether sums and words of a tile are registers."""
+    points, channels = configs["tile_w"] * configs["tile_h"], configs["vectors"]
+    return np.asarray(_free(points, channels) >= 1)
+
+
+def _free(points: Column, channels: Column) -> Column:
+    words = 2 * np.minimum(points, channels)
+    return np.asarray(REGISTERS - POINTERS_AND_ONE - points * channels - words)
+
+
+def tile_cycles(c: Contraction, configs: Configs) -> Column:
+    """Cycles of all tiles, those at the ends by what they have."""
+    total = np.zeros(len(configs["vectors"]))
+    sides = (
+        _parts(c.row_count, configs["tile_h"]),
+        _parts(c.points[1], configs["tile_w"]),
+        _parts(c.channels[1], configs["vectors"] * configs["lanes"]),
+    )
+    for (rows, high), (columns, wide), (blocks, channels) in itertools.product(*sides):
+        total = total + rows * columns * blocks * _one_tile(c, high * wide, channels)
+    other = np.where(configs["order"] == "points_first", 1.0, OTHER_ORDER_COST)
+    return np.asarray(total * c.count * c.groups * other)
+
+
+def _parts(extent: int, size: Column) -> tuple[tuple[Column, Column], ...]:
+    """(how many, how large): whole ones, and the rest."""
+    size = np.minimum(size, extent)
+    rest = extent % size
+    return (extent // size, size), ((rest > 0).astype(np.float64), np.maximum(rest, 1))
+
+
+def _one_tile(c: Contraction, points: Column, channels: Column) -> Column:
+    held, taken = np.minimum(points, channels), np.maximum(points, channels)
+    free = _free(points, channels)
+    ahead = np.minimum(np.maximum(free - 1, 1), taken)
+    loads = held + taken + np.ceil(taken / ahead)
+    word = loads + 2 * (held + taken) + 2 * points * channels
+    words = c.depth / 4
+    end = BRANCH_CYCLES + np.where(free > ahead, 0.0, SPILLED_END_CYCLES)
+    turns = words / np.maximum(BODY_CYCLES // word, 1)
+    around = TILE_CYCLES + SUM_CYCLES * points * channels + CHANNEL_CYCLES * channels
+    return np.asarray(words * word + turns * end + around)
