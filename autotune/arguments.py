@@ -237,6 +237,18 @@ def ranges(value: object) -> dict[str, tuple[int, int, int]]:
     return {name: _range(f"ranges[{shortened(repr(name))}]", given[name]) for name in given}
 
 
+def sizes(value: object) -> dict[str, tuple[int, ...]]:
+    """Sizes by symbol, each a tuple of one or more; None is none of them."""
+    given = {} if value is None else by_name("at", value, "a dict by symbol")
+    return {name: _sizes(f"at[{shortened(repr(name))}]", given[name]) for name in given}
+
+
+def _sizes(name: str, value: object) -> tuple[int, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise ConfigError(f"{name} must be sizes like (224, 640), got {described(value)}")
+    return tuple(whole(f"a size of {name}", size, 1) for size in value)
+
+
 def _range(name: str, value: object) -> tuple[int, int, int]:
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
         raise ConfigError(f"{name} must be (least, most) or (least, most, step), like (64, 1024, "

@@ -67,6 +67,15 @@ FLAGS = {
         metavar="H=64:1024:32",
         help="sizes that a symbolic dimension may have: least, most, step; may be repeated",
     ),
+    "at": Flag(
+        "--at",
+        lambda options: opt.parse_at(options.at) or None,
+        action="append",
+        default=[],
+        metavar="H=224,640",
+        help="sizes that count most of a symbolic dimension with a range (default: some drawn "
+        "from it); repeat for each",
+    ),
     "target": Flag(
         "--target", help="name or .toml file; see autotune targets (default %(default)s)"
     ),

@@ -33,13 +33,14 @@ NEIGHBOURS = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A schedule worth building. source: record, nearest, default or plain. `program`: what it
-    makes of the task; None for a record's, which was not applied yet. `said`: what went wrong on
-    the way to it."""
+    makes of the task; None for a record's, which was not applied yet. `measured_s`: what a record
+    says that it takes. `said`: what went wrong on the way to it."""
 
     schedule: Schedule
     source: Source
     program: Program | None = None
     config: Config | None = None
+    measured_s: float | None = None
     said: tuple[str, ...] = ()
 
 
@@ -56,12 +57,7 @@ def candidates(
     rules = tuple(rules_for(task, target))
     said: list[str] = []
     if log is not None:
-        best = log.best(task.key, target)
-        if best is not None:
-            yield Candidate(schedule=best.schedule, source="record", config=best.config)
-        for candidate in _nearest(rules[0], task, target, log, said):
-            yield candidate
-            said.clear()
+        yield from recorded(task, target, log, said)
     for rule in rules:
         for place in dict.fromkeys((target, target.plain)):
             first = rule is rules[0] and place == target
@@ -71,6 +67,22 @@ def candidates(
             if made is not None:
                 yield _candidate(*made, source, said)
                 said.clear()
+
+
+def recorded(task: Task, target: Target, log: LogStore, said: list[str]) -> Iterator[Candidate]:
+    """The best record of exactly this task, then those of similar ones. `said`: what went wrong
+    since the last one; it is empty after each."""
+    best = log.best(task.key, target)
+    if best is not None:
+        yield Candidate(
+            schedule=best.schedule,
+            source="record",
+            config=best.config,
+            measured_s=best.result.median_s,
+        )
+    for candidate in _nearest(next(rules_for(task, target)), task, target, log, said):
+        yield candidate
+        said.clear()
 
 
 def _candidate(config: Config, made: Scheduled, source: Source, said: list[str]) -> Candidate:

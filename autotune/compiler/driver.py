@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -40,9 +39,10 @@ from autotune.release import release
 from autotune.request import NOMINAL, CompileRequest, taking
 from autotune.runtime.image import ModelImage
 from autotune.runtime.model import CompiledModel
+from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.sized import SizedModel
 from autotune.schedule.base import schedule_to_json
-from autotune.size_ranges import size_ranges
+from autotune.size_ranges import SizeRange, size_ranges
 from autotune.target import Target
 
 _LOGGER = logging.getLogger("autotune.compile")
@@ -134,15 +134,26 @@ def compile_opened(
             opened,
             request,
             compiled,
-            open_program(target, profile),
+            open_program(target, profile, request.log),
         )
     size_ranges(request.ranges, ())
     return compiled(opened, reuse)
 
 
-def open_program(target: Target, profile: DeviceProfile | None) -> OpenProgram:
+def open_program(
+    target: Target,
+    profile: DeviceProfile | None,
+    log: str | os.PathLike[str] | LogStore | None = None,
+) -> OpenProgram:
     """What compiles models for all sizes at once."""
-    return functools.partial(compile_open, target=target, profile=profile, versions=_versions())
+
+    def program(model: OpenModel, ranges: Mapping[str, SizeRange]) -> AnySizeProgram:
+        with open_log(log) as store:
+            return compile_open(
+                model, ranges, target=target, profile=profile, versions=_versions(), log=store
+            )
+
+    return program
 
 
 def profile_for(request: CompileRequest, target: Target) -> DeviceProfile | None:

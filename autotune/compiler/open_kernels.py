@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 import cost_model
+from autotune.compiler.choose import Candidate, recorded
 from autotune.compiler.strip_lengths import strip_lengths, weight_bytes
+from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT
 from autotune.errors import AutotuneError
 from autotune.machine import Machine
@@ -30,7 +33,7 @@ from autotune.tasks.samples import open_extents, sample_task, sample_values, tas
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
 from search_spaces.algorithms.base import DIRECT, algorithm_of
-from search_spaces.base import PLAIN
+from search_spaces.base import PLAIN, Rule
 from search_spaces.rules import rules_for
 
 Sizes = Mapping[str, int]
@@ -58,15 +61,36 @@ class OpenKernel:
     """Predicted, of one piece."""
     plain: bool = False
     """Whether it takes the task's loops as they are, which is slow."""
+    sample: Task | None = None
+    """The task of fixed sizes that its schedule is of, by which a log knows it; None where only
+    its own rule can give the schedule."""
+    measured_s: float | None = None
+    """Seconds of one piece that a record has."""
+
+    def calls_at(self, values: Sizes) -> int:
+        """Pieces that a call goes through at these sizes."""
+        return int(value_at(self.pieces, values))
 
 
 def strip_kernels(
-    task: Task, machine: Machine, sizes: Sizes, said: list[str]
+    task: Task, machine: Machine, sizes: Sizes, said: list[str], log: LogStore | None = None
 ) -> tuple[OpenKernel, ...]:
     """Kernels of a task, one of which does for any sizes; none where the task is not the same at
-    every place. `sizes`: representative ones; `said`: gets what was in the way."""
-    found = tuple(_in_strips(merged(task), machine, sizes, said))
-    return found if any(map(covers, found)) else ()
+    every place. `sizes`: representative ones; `said`: gets what was in the way; `log`: schedules
+    come from it where it knows their samples, or ones like them."""
+    found = tuple(_in_strips(merged(task), machine, sizes, said, log))
+    return _on_one_scale(found) if any(map(covers, found)) else ()
+
+
+def _on_one_scale(kernels: tuple[OpenKernel, ...]) -> tuple[OpenKernel, ...]:
+    """Measured seconds where there are records, and elsewhere predictions that are off by as much
+    as those of the measured ones: the least of them decides what a call runs."""
+    ratios = [k.measured_s / k.seconds for k in kernels if k.measured_s and k.seconds]
+    off = statistics.median(ratios) if ratios else 1.0
+    return tuple(
+        dataclasses.replace(kernel, seconds=kernel.measured_s or kernel.seconds * off)
+        for kernel in kernels
+    )
 
 
 def covers(kernel: OpenKernel) -> bool:
@@ -75,34 +99,67 @@ def covers(kernel: OpenKernel) -> bool:
 
 
 def _in_strips(
-    task: Task, machine: Machine, sizes: Sizes, said: list[str]
+    task: Task, machine: Machine, sizes: Sizes, said: list[str], log: LogStore | None
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
     count = STRIPS_OF_ONE if len(extents) == 1 else STRIPS
     for lengths in strip_lengths(task, count, machine):
         try:
             small = sample_task(task, lengths, sizes)
-            rule, config, made = cost_model.default_of(small, machine)
+            kernel = next(_of_sample(task, small, machine, said, log))
+        except NO_DEFECT:
+            raise
+        except StopIteration:
+            continue
+        except Exception as error:
+            said.append(str(error))
+            continue
+        yield dataclasses.replace(
+            kernel, extents=extents, lengths=tuple(lengths), pieces=_pieces(extents, lengths)
+        )
+
+
+def _of_sample(
+    task: Task, small: Task, machine: Machine, said: list[str], log: LogStore | None
+) -> Iterator[OpenKernel]:
+    """Kernels by the schedules that a sample may have, the best one first."""
+    for rule, choice in _schedules(small, machine, said, log):
+        try:
+            made = choice.program or apply_schedule(build_program(small), choice.schedule)
             program = in_strips(
-                made.program, task, small,
+                made, task, small,
                 parallel=machine.target.threads > 1,
                 apart=weight_bytes(task) > machine.cache_bytes(2),
-                placed=algorithm_of(made.schedule)[1] != DIRECT,
+                placed=algorithm_of(choice.schedule)[1] != DIRECT,
             )  # fmt: skip
+            assert choice.config is not None  # it is a record's or a rule's
+            seconds = cost_model.predict(small, machine, [choice.config], rule).seconds
         except NO_DEFECT:
             raise
         except Exception as error:
             said.append(str(error))
             continue
-        seconds = cost_model.predict(small, machine, [config], rule).seconds
         yield OpenKernel(
             program=program,
-            schedule=made.schedule,
-            extents=extents,
-            lengths=tuple(lengths),
-            pieces=_pieces(extents, lengths),
+            schedule=choice.schedule,
             seconds=float(seconds[0]),
+            sample=small,
+            measured_s=choice.measured_s,
         )
+
+
+def _schedules(
+    small: Task, machine: Machine, said: list[str], log: LogStore | None
+) -> Iterator[tuple[Rule, Candidate]]:
+    """What a log knows of a task of fixed sizes, then its default."""
+    if log is not None:
+        first = next(rules_for(small, machine.target))
+        yield from ((first, known) for known in recorded(small, machine.target, log, said))
+    rule, config, made = cost_model.default_of(small, machine)
+    yield (
+        rule,
+        Candidate(schedule=made.schedule, source="default", program=made.program, config=config),
+    )
 
 
 def _pieces(extents: Iterable[int], lengths: Iterable[int]) -> int:
@@ -148,15 +205,17 @@ def with_symbols(program: Program, task: Task) -> Program:
 
 
 def whole_kernels(
-    task: Task, machine: Machine, sizes: Sizes, said: list[str]
+    task: Task, machine: Machine, sizes: Sizes, said: list[str], log: LogStore | None = None
 ) -> Iterator[OpenKernel]:
     """Kernels each of which does for any sizes, the better ones first: schedules of representative
     sizes, on loops of any length."""
     there = task_at(task, sizes)
-    for rule in rules_for(there, machine.target):
+    rules = tuple(rules_for(there, machine.target))
+    known = recorded(there, machine.target, log, said) if log else ()
+    tried: list[tuple[Rule, Candidate | None]] = [(rules[0], choice) for choice in known]
+    for rule, choice in (*tried, *((rule, None) for rule in rules)):
         try:
-            config = cost_model.default(there, machine, rule)
-            schedule = rule.schedule(there, machine.target, config)
+            schedule = choice.schedule if choice else _default(there, machine, rule)
             program = apply_schedule(build_program(task), schedule)
         except NO_DEFECT:
             raise
@@ -164,5 +223,12 @@ def whole_kernels(
             said.append(str(error))
             continue
         yield OpenKernel(
-            program=with_symbols(program, task), schedule=schedule, plain=rule.name == PLAIN
+            program=with_symbols(program, task),
+            schedule=schedule,
+            plain=rule.name == PLAIN,
+            sample=there,
         )
+
+
+def _default(task: Task, machine: Machine, rule: Rule) -> Schedule:
+    return rule.schedule(task, machine.target, cost_model.default(task, machine, rule))

@@ -11,6 +11,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from autotune.compiler.open_kernels import (
     NoOpenKernelError,
@@ -24,6 +25,7 @@ from autotune.compiler.open_link import BuiltKernel, built, open_link
 from autotune.compiler.open_tiles import tile_kernels
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import weight_bytes
+from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT
 from autotune.frontend.open_sizes import OpenModel
 from autotune.machine import Machine
@@ -50,12 +52,15 @@ def compile_open(
     target: Target,
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
+    log: LogStore | None = None,
 ) -> AnySizeProgram:
-    """One program for all sizes in these ranges. Raises what its stages do where they need to know
-    a size."""
+    """One program for all sizes in these ranges, its schedules from the log where it knows some.
+    Raises what its stages do where they need to know a size."""
     if target.kind != "cpu":
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
-    image, notes = open_image(model, ranges, target=target, versions=versions, profile=profile)
+    image, notes = open_image(
+        model, ranges, target=target, versions=versions, profile=profile, log=log
+    )
     return AnySizeProgram(image, notes=notes)
 
 
@@ -66,20 +71,15 @@ def open_image(
     target: Target,
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
+    log: LogStore | None = None,
 ) -> tuple[OpenImage, tuple[str, ...]]:
     """The program of `compile_open` as data, not loaded, and what there is to say about it."""
     start = time.perf_counter()
-    units, sizes = units_of(ranges)
-    graph = model.open_graph(sizes)
-    parts = partition(prepare(graph, target.precision, short=target.short_tensors).graph)
-    there = {unit.name: unit.count(_middle(ranges[unit.name])) for unit in units}
-    machine = Machine.of(target, profile)
-    weights = sum(array.nbytes for array in parts.graph.constants.values())
-    far = machine.among(float(max(1, weights)))
-    kernels: dict[Task, list[BuiltKernel]] = {}
-    for task in parts.weights():
-        at = far if weight_bytes(task) > machine.cache_bytes(2) else machine
-        kernels[task] = _built(task, at, there, units)
+    opened = OpenParts.of(model, ranges, target, profile)
+    parts, there, units = opened.parts, opened.sizes, opened.units
+    kernels = {
+        task: _built(task, opened.machine_of(task), there, units, log) for task in parts.weights()
+    }
     types = OpenTypes(
         inputs=tuple(model.inputs.items()),
         outputs=tuple(model.outputs.items()),
@@ -92,6 +92,42 @@ def open_image(
         model.name, time.perf_counter() - start, len(parts.calls), sum(map(len, kernels.values())),
     )  # fmt: skip
     return image, _plain_notes(parts, kernels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenParts:
+    """A model of open sizes, cut into tasks."""
+
+    parts: Partition
+    units: tuple[Unit, ...]
+    sizes: Mapping[str, int]
+    """Representative counts of the units."""
+    machine: Machine
+    far: Machine
+    """The same for tasks whose weights come from where the model's all lie."""
+
+    @staticmethod
+    def of(
+        model: OpenModel,
+        ranges: Mapping[str, SizeRange],
+        target: Target,
+        profile: DeviceProfile | None,
+    ) -> OpenParts:
+        units, sizes = units_of(ranges)
+        graph = model.open_graph(sizes)
+        parts = partition(prepare(graph, target.precision, short=target.short_tensors).graph)
+        machine = Machine.of(target, profile)
+        weights = sum(array.nbytes for array in parts.graph.constants.values())
+        return OpenParts(
+            parts=parts,
+            units=units,
+            sizes={unit.name: unit.count(_middle(ranges[unit.name])) for unit in units},
+            machine=machine,
+            far=machine.among(float(max(1, weights))),
+        )
+
+    def machine_of(self, task: Task) -> Machine:
+        return self.far if weight_bytes(task) > self.machine.cache_bytes(2) else self.machine
 
 
 def _plain_notes(
@@ -127,12 +163,16 @@ def _middle(allowed: SizeRange) -> int:
 
 
 def _built(
-    task: Task, machine: Machine, sizes: Mapping[str, int], units: tuple[Unit, ...]
+    task: Task,
+    machine: Machine,
+    sizes: Mapping[str, int],
+    units: tuple[Unit, ...],
+    log: LogStore | None,
 ) -> list[BuiltKernel]:
     """A task's kernels with their code. Raises NoOpenKernelError where none can be built."""
     said: list[str] = []
 
-    strips = strip_kernels(task, machine, sizes, said)
+    strips = strip_kernels(task, machine, sizes, said, log)
 
     def made(kernels: Iterable[OpenKernel], first: int = 0) -> Iterator[BuiltKernel]:
         for number, kernel in enumerate(kernels, first):
@@ -156,7 +196,8 @@ def _built(
         kernels = [*kernels, *found]
         kernels = kernels if covers(kernels[-1].kernel) else []
     kernels = kernels or list(made(block_kernels(task, machine, sizes, said)))
-    kernels = kernels or list(itertools.islice(made(whole_kernels(task, machine, sizes, said)), 1))
+    if not kernels:
+        kernels = list(itertools.islice(made(whole_kernels(task, machine, sizes, said, log)), 1))
     if not kernels:
         raise NoOpenKernelError(f"{task.op}: {said[0]}")
     return kernels

@@ -51,10 +51,10 @@ def tile_kernels(
     found, drawn = list(_tried(task, machine, sizes, said)), drawn_values(open_extents(task))
     if not found:
         return []
-    costs = np.array([_costs(each, drawn) for each in found])
+    costs = np.array([costs_at(each, drawn) for each in found])
     best = np.full(len(drawn), np.inf)
     for kernel in others:
-        best = np.minimum(best, _costs(kernel, drawn))
+        best = np.minimum(best, costs_at(kernel, drawn))
     ideal = np.minimum(best, costs.min(axis=0))
     taken: list[OpenKernel] = []
     while len(taken) < KERNELS:
@@ -132,7 +132,7 @@ def _predicted(task: Task, machine: Machine, sizes: Sizes, rule: Rule, tiles: Op
     )
 
 
-def _costs(kernel: OpenKernel | _Tried, drawn: Sequence[Sizes]) -> Column:
+def costs_at(kernel: OpenKernel | _Tried, drawn: Sequence[Sizes]) -> Column:
     """Predicted seconds at sizes; inf where the kernel does not serve them."""
     out = []
     for values in drawn:

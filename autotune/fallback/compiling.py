@@ -91,5 +91,5 @@ def _staged(request: CompileRequest, refused: ModelError) -> StagedModel:
     standard = [n for n in foreign if n.domain in ("", "ai.onnx")]
     if not all(onnx.defs.has(node.op_type) for node in standard):
         raise refused
-    opened = open_program(target, profile)
+    opened = open_program(target, profile, request.log)
     return StagedModel(model, compiled, opened, Counting(target), fallback=request.fallback)

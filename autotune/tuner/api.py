@@ -14,6 +14,8 @@ from autotune.compiler.driver import check_preparing, load_checked, prepared
 from autotune.compiler.layout_costs import choose_layouts
 from autotune.db.types import LogStore
 from autotune.errors import ConfigError
+from autotune.frontend import open_model
+from autotune.frontend.open_sizes import OpenModel
 from autotune.graph import memory_limit as room
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
@@ -31,11 +33,12 @@ from autotune.tuner.end_to_end import end_to_end
 from autotune.tuner.engine import Engine, on_cores, opened
 from autotune.tuner.events import OnEvent
 from autotune.tuner.layouts import after_layouts, measure_layouts
-from autotune.tuner.loop import tune_partition
+from autotune.tuner.loop import tune_partition, tune_tasks
+from autotune.tuner.open_sizes import NOT_WHOLE, opened_parts, ranges_of, samples_of, sets_of
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.request import TuneRequest
-from autotune.tuner.resolve import options_of
+from autotune.tuner.resolve import options_of, options_of_tasks
 from autotune.tuner.rewrites import measured_choice
 from cost_model.models import fit_here
 
@@ -53,8 +56,9 @@ def tune_request(request: TuneRequest) -> TuneReport:
     """See `tune`."""
     wanted, here = request.wanted_target(), request.device == "local"
     described = _described(request)
-    loaded = load_checked(request, fits=here)
-    check_preparing(loaded, request, wanted)
+    loaded = _loaded(request, here)
+    if isinstance(loaded, Graph):
+        check_preparing(loaded, request, wanted)
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for
 
@@ -73,6 +77,8 @@ def tune_request(request: TuneRequest) -> TuneReport:
             wanted = _there(wanted, runner, own=not here and request.target == "cpu")
             profile = dataclasses.replace(runner.profile(), target=wanted)
             train = engine.train if engine else fit_here
+            if not isinstance(loaded, Graph):
+                return _tuned_open(loaded, request, runner, store, profile=profile, engine=engine)
             first = prepared(loaded, request, wanted, store)
             problem = problem_of(first.graph, wanted)
             if here:
@@ -89,6 +95,40 @@ def tune_request(request: TuneRequest) -> TuneReport:
                 chosen.graph, problem, runner, store, options, listener=listener, engine=engine
             )
             return dataclasses.replace(report, measured=report.measured + tried)
+
+
+def _loaded(request: TuneRequest, here: bool) -> Graph | OpenModel:
+    """The model's graph, or, where ranges or sizes are given, the model with its symbols; `here`:
+    it is run on this machine."""
+    if request.ranges or request.at:
+        opened = open_model(request.model, request.shapes)
+        if not isinstance(opened, Graph):
+            sets_of(ranges_of(opened, request), request)  # wrong ones are told before any work
+            return opened
+        if request.at:
+            raise ConfigError("--at is for open sizes, those of the model are fixed")
+    return load_checked(request, fits=here)
+
+
+def _tuned_open(
+    model: OpenModel,
+    request: TuneRequest,
+    runner: Runner,
+    store: LogStore,
+    *,
+    profile: DeviceProfile,
+    engine: Engine | None,
+) -> TuneReport:
+    """A run over samples of all sizes."""
+    ranges, train = ranges_of(model, request), engine.train if engine else fit_here
+    with on_cores(getattr(runner, "spare_cores", ())):
+        found = samples_of(opened_parts(model, ranges, profile), sets_of(ranges, request), store)
+        options = options_of_tasks(request, found.weights, model.name, store, profile, train=train)
+        listener = _listener(store, options, request.on_event)
+        report = tune_tasks(
+            found.weights, found.names, runner, store, options, on_event=listener, engine=engine
+        )
+    return dataclasses.replace(report, no_latency=NOT_WHOLE)
 
 
 def _described(request: TuneRequest) -> DeviceProfile | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.db.types import LogStore, Record
@@ -67,9 +67,28 @@ def tune_partition(
     """Tune every task of the partition; `engine`: with features and cost models from there. Raises
     DeviceError where the device or the engine is lost; everything measured until then, or until an
     interrupt, is in the store."""
-    profile = dataclasses.replace(runner.profile(), target=options.target)
-    runs = begun(partition.weights(), store, options, profile, engine)
     names = {call.task: call.name for call in reversed(partition.calls)}
+    return tune_tasks(
+        partition.weights(), names, runner, store, options,
+        on_event=on_event, clock=clock, engine=engine,
+    )  # fmt: skip
+
+
+def tune_tasks(
+    weights: Mapping[Task, int],
+    names: Mapping[Task, str],
+    runner: Runner,
+    store: LogStore,
+    options: TuneOptions,
+    *,
+    on_event: OnEvent | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    engine: Engine | None = None,
+) -> TuneReport:
+    """Tune tasks, each of which counts as often as its weight says. Otherwise as
+    `tune_partition`."""
+    profile = dataclasses.replace(runner.profile(), target=options.target)
+    runs = begun(weights, store, options, profile, engine)
     session = _Session(
         runs=runs,
         names=names,
@@ -93,7 +112,7 @@ class _Session:
     """State of one run."""
 
     runs: tuple[TaskRun, ...]
-    names: dict[Task, str]
+    names: Mapping[Task, str]
     device: str
     runner: Runner
     store: LogStore

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,12 @@ class TuneRequest(CompileRequest):
         None,
         arguments.function,
         "Called with every event of the run (see `autotune.tuner.events`).",
+    )
+    at: Mapping[str, Sequence[int]] | None = option(
+        None,
+        lambda _, value: arguments.sizes(value),
+        'Sizes that count most of symbolic dimensions that stay so: {"H": (224, 640)}; all '
+        "combinations do. Otherwise some are drawn from the ranges.",
     )
     flush: bool = option(
         False,

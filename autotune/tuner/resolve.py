@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from autotune.compiler.layout_costs import choose_layouts
@@ -23,6 +23,7 @@ from autotune.tasks.flops import task_flops
 from autotune.tuner.budget import NEAR, Limits
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.request import TuneRequest
+from autotune.types import Task
 from cost_model.features import FEATURE_VERSION
 from cost_model.models import Train
 from cost_model.pretrained import Pretrained
@@ -58,7 +59,9 @@ def options_of(
         limits=_limits(request, settings, len(partition.weights())),
         strategy=request.strategy,
         cost_model=request.cost_model,
-        pretrained=_pretrained(request, store, partition, here, profiles=profiles, train=train),
+        pretrained=_pretrained(
+            request, store, partition.weights(), here, profiles=profiles, train=train
+        ),
         profiles=profiles,
         seed=request.seed,
         dry_run=request.dry_run,
@@ -71,6 +74,36 @@ def options_of(
         reuse_distances=all_reuse_distances((*problem.parts, partition), here, packed),
         defaults=defaults,
         model=graph.name,
+        versions=component_versions(),
+    )
+
+
+def options_of_tasks(
+    request: TuneRequest,
+    tasks: Collection[Task],
+    name: str,
+    store: LogStore,
+    here: DeviceProfile,
+    *,
+    train: Train,
+) -> TuneOptions:
+    """The options of a run over tasks that are called again and again, one after the other, in a
+    model of that name: their values stay in the caches."""
+    settings = request.settings or load_settings()
+    boards = request.farm.boards if request.farm else 1
+    profiles = _profiles(store, here, keep=not request.dry_run)
+    return TuneOptions(
+        target=here.target,
+        limits=_limits(request, settings, len(tasks)),
+        strategy=request.strategy,
+        cost_model=request.cost_model,
+        pretrained=_pretrained(request, store, tasks, here, profiles=profiles, train=train),
+        profiles=profiles,
+        seed=request.seed,
+        dry_run=request.dry_run,
+        batch=max(settings.batch, BATCH_PER_BOARD * boards),
+        timing=settings.timing,
+        model=name,
         versions=component_versions(),
     )
 
@@ -88,7 +121,7 @@ def _limits(request: TuneRequest, settings: TuneSettings, tasks: int) -> Limits:
 def _pretrained(
     request: TuneRequest,
     store: LogStore,
-    partition: Partition,
+    tasks: Iterable[Task],
     here: DeviceProfile,
     *,
     profiles: Profiles,
@@ -102,7 +135,7 @@ def _pretrained(
 
     if not isinstance(store, TuningLog):
         return None
-    own = [task.key for task in partition.weights()]
+    own = [task.key for task in tasks]
     return from_log(store, here, own, seed=request.seed, train=train, profiles=profiles)
 
 

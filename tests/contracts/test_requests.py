@@ -38,6 +38,7 @@ TEXTS = {
     "target": "cortex-a72",
     "machine": "machine.json",
     "ranges": "H=64:1024:32",
+    "at": "H=224,640",
     "device": "tracker://127.0.0.1:9/a",
     "farm": "farm.toml",
     "certs": "certs",

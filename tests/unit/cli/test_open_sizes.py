@@ -130,3 +130,21 @@ def test_symbols_and_ranges_as_text() -> None:
             parse_ranges([text])
     with pytest.raises(ConfigError, match="--range of H is given twice"):
         parse_ranges(["H=1:2", "H=1:3"])
+
+
+def test_tune_measures_what_all_sizes_are_made_of(capsys: Captured) -> None:
+    ranges = ("--range", "B=1:4", "--range", "S=1:16")
+    tuned = ["tune", "sum.onnx", *ranges, "--at", "B=2", "--at", "S=6,16", "--trials", "2"]
+    assert execute([*tuned, "--log", "t.db"]) == 0
+    out = capsys.readouterr().out
+    assert "a program for all sizes has no one latency; see autotune bench --at" in out
+    assert execute(["compile", "sum.onnx", *ranges, "--log", "t.db", "-o", "sum.model"]) == 0
+    assert execute(["run", "sum.model", *INPUTS, "-o", "y.npz"]) == 0
+    np.testing.assert_array_equal(np.load("y.npz")["y"], np.full((2, 6), 2, np.float32))
+
+
+def test_tune_refuses_sizes_outside_their_range(capsys: Captured) -> None:
+    ranges = ("--range", "B=1:4", "--range", "S=1:16")
+    assert execute(["tune", "sum.onnx", *ranges, "--at", "B=2", "--at", "S=17"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the size of S is 17, the range is 1 to 16" in line

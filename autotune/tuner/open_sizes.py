@@ -1,0 +1,130 @@
+"""Tuning for all sizes of a model. In: a model with its symbols, their ranges, sizes that count.
+Out: records of the samples that its one program is made from, and a report.
+
+A kernel for all sizes is that of a sample, a small output, run in strips: so samples are what is
+measured, as any task is, each as often as the sizes that count call it. `autotune.compile` finds
+their records in the log; a sample without any takes what is known of samples like it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.arguments import listed
+from autotune.compiler.open_kernels import OpenKernel, block_kernels, strip_kernels, whole_kernels
+from autotune.compiler.open_sizes import OpenParts
+from autotune.compiler.open_tiles import costs_at, tile_kernels
+from autotune.db.types import LogStore
+from autotune.defects import NO_DEFECT, described
+from autotune.errors import ConfigError
+from autotune.frontend.open_sizes import OpenModel
+from autotune.machine.profile import DeviceProfile
+from autotune.parse_int import LARGEST
+from autotune.size_ranges import SizeRange, size_ranges, size_sets
+from autotune.tuner.request import TuneRequest
+from autotune.types import Task
+
+DRAWN = 8
+"""Sets of sizes that count where none are named (chosen)."""
+NOT_WHOLE = "a program for all sizes has no one latency; see autotune bench --at"
+"""Why a report has no latency."""
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCalls:
+    """What a run measures."""
+
+    weights: Mapping[Task, int]
+    """Sample -> how often sizes that count call its kernel, summed over these."""
+    names: Mapping[Task, str]
+    """Sample -> the first call that it is of."""
+
+
+def ranges_of(model: OpenModel, request: TuneRequest) -> dict[str, SizeRange]:
+    """The range of every symbol. Raises ConfigError where one has none, and for int8."""
+    ranges = size_ranges({**model.limits(), **(request.ranges or {})}, model.symbols)
+    missing = [name for name, allowed in ranges.items() if allowed.most >= LARGEST]
+    if missing:
+        raise ConfigError(
+            f"sizes of {listed(missing)} have no range, which tuning for all of them needs; give "
+            f"it with --range {missing[0]}=LEAST:MOST, or fix the sizes with --shape"
+        )
+    if request.wanted_target().precision == "int8":
+        raise ConfigError(
+            f"int8 takes samples of fixed sizes, and {listed(ranges)} are open; fix them with "
+            "--shape"
+        )
+    return ranges
+
+
+def sets_of(ranges: Mapping[str, SizeRange], request: TuneRequest) -> list[dict[str, int]]:
+    """The sets of sizes that count: those that are named, or drawn by orders of magnitude."""
+    if request.at:
+        return size_sets(request.at, ranges)
+    rng = np.random.default_rng(request.seed)
+    return [{name: _drawn(allowed, rng) for name, allowed in ranges.items()} for _ in range(DRAWN)]
+
+
+def _drawn(allowed: SizeRange, rng: np.random.Generator) -> int:
+    exact = math.exp(rng.uniform(math.log(allowed.least), math.log(allowed.most + 1)))
+    steps = min(int(exact), allowed.most) - allowed.least
+    return allowed.least + max(0, steps) // allowed.step * allowed.step
+
+
+def opened_parts(
+    model: OpenModel, ranges: Mapping[str, SizeRange], profile: DeviceProfile
+) -> OpenParts:
+    """The model's tasks. Raises ConfigError where something in it must know a size."""
+    try:
+        return OpenParts.of(model, ranges, profile.target, profile)
+    except NO_DEFECT:
+        raise
+    except Exception as error:  # each set of sizes can be tuned for itself
+        raise ConfigError(
+            f"{model.name} has no one program for all sizes ({described(error)}); tune it for "
+            "fixed ones with --shape"
+        ) from error
+
+
+def samples_of(opened: OpenParts, sets: Sequence[Sizes], log: LogStore | None) -> SampleCalls:
+    """The samples whose kernels sets of sizes call. Tasks whose kernels are not of samples, and
+    sizes at which such a kernel is taken to be the fastest, have none. Raises ConfigError where
+    there are no samples at all."""
+    counts = [{unit.name: unit.count(sizes[unit.name]) for unit in opened.units} for sizes in sets]
+    first = {call.task: call.name for call in reversed(opened.parts.calls)}
+    weights: dict[Task, int] = {}
+    names: dict[Task, str] = {}
+    for task, calls in opened.parts.weights().items():
+        for sample, pieces in _called(opened, task, counts, log):
+            weights[sample] = weights.get(sample, 0) + calls * pieces
+            names.setdefault(sample, first[task])
+    if not weights:
+        raise ConfigError("no kernel of the model's one program for all sizes can be tuned")
+    return SampleCalls(weights=weights, names=names)
+
+
+def _called(
+    opened: OpenParts, task: Task, counts: Sequence[Sizes], log: LogStore | None
+) -> list[tuple[Task, int]]:
+    """The samples of a task that sizes call, and how often, one after the other."""
+    machine, sizes, said = opened.machine_of(task), opened.sizes, list[str]()
+    kernels: list[OpenKernel] = list(strip_kernels(task, machine, sizes, said, log))
+    if kernels:
+        kernels += tile_kernels(task, machine, sizes, kernels, said)
+    elif next(block_kernels(task, machine, sizes, said), None) is None:
+        kernels = [k for k in whole_kernels(task, machine, sizes, said, log) if not k.plain][:1]
+    if not kernels:
+        return []
+    costs = np.array([costs_at(kernel, counts) for kernel in kernels])
+    out = []
+    for number, values in zip(costs.argmin(axis=0), counts, strict=True):
+        kernel = kernels[number]
+        if kernel.sample is not None:
+            out.append((kernel.sample, kernel.calls_at(values)))
+    return out
