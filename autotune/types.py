@@ -164,6 +164,11 @@ class TaskValue:
             raise ValueError(f"role of {self.name} is {self.role!r}")
 
 
+EXACT = "exact"
+"""Attribute of convolutions and matrix products: 1 where no algorithm may make small values of
+their result out of large ones."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskNode:
     """One operator of a task; attrs sorted by name, values JSON-able."""

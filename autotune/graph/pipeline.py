@@ -16,6 +16,7 @@ from autotune.graph.passes.concats import NestConcats, SplitOverConcat
 from autotune.graph.passes.cut_taps import CutTaps
 from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.dilated_strips import DilatedStrips
+from autotune.graph.passes.exact_quotients import ExactQuotients
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
@@ -80,6 +81,7 @@ ARRANGE: tuple[Pass, ...] = (
     PushReshapes(),
     RowStrips(),
     DropDeadNodes(),
+    ExactQuotients(),
 )
 """How kernels have it best: larger operators, strips, joined values."""
 PIPELINE = (*CLEAN, *ARRANGE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.types import Task, TaskNode, TensorType
+from autotune.types import EXACT, Task, TaskNode, TensorType
 
 
 def describe(task: Task) -> str:
@@ -39,6 +39,8 @@ def _details(node: TaskNode, inputs: list[TensorType]) -> list[str]:
             out.append(name + _extents(value))
     if attrs.get("transpose_b"):
         out.append("transposed")
+    if attrs.get(EXACT):
+        out.append(EXACT)
     return out
 
 

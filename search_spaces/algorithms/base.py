@@ -7,6 +7,7 @@ the operations that they take. Rules, priors, layouts and reports ask it: none k
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Generic, TypeVar
@@ -19,7 +20,7 @@ from autotune.registry import Registry
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
-from autotune.types import Task
+from autotune.types import EXACT, Task
 from search_spaces.base import Column, OpenTiles
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
@@ -142,6 +143,8 @@ class Family(Generic[Tiled]):
 
     def applicable(self, task: Task, c: Contraction, target: Target) -> tuple[Tiled, ...]:
         """Those that can compute a contraction on the target, the plainest first."""
+        if is_exact(task):
+            target = dataclasses.replace(target, accuracy="strict")
         return tuple(a for a in self.members() if a.applies(task, c, target))
 
     def chosen_by(self, config: Config) -> Tiled:
@@ -161,6 +164,11 @@ class Family(Generic[Tiled]):
 
 
 ON_CPUS = Family(ContractionAlgorithm)  # type: ignore[type-abstract]
+
+
+def is_exact(task: Task) -> bool:
+    """Whether its convolution or product takes the algorithms of accuracy `strict` only."""
+    return bool(dict(task.nodes[task.anchor].attrs).get(EXACT))
 
 
 def algorithm_of(schedule: Schedule) -> tuple[Algorithm, str]:

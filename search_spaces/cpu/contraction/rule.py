@@ -24,7 +24,7 @@ from autotune.target import Target
 from autotune.tasks.build import loop_var
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
-from search_spaces.algorithms.base import ON_CPUS, ContractionAlgorithm
+from search_spaces.algorithms.base import ON_CPUS, ContractionAlgorithm, is_exact
 from search_spaces.base import RULES, Column, OpenTiles, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.rates import ideal_cycles, waste
@@ -142,6 +142,8 @@ class ContractionRule(Rule):
 
     def open_tiles(self, task: Task, target: Target) -> Iterable[OpenTiles]:
         c = contraction_of(task)
+        if is_exact(task):
+            return ()
         return (found for a in ON_CPUS.members() for found in a.open_tiles(c, target))
 
     # ----------------------------------------------------------------------------------- structure
