@@ -60,6 +60,7 @@ COMPILE: dict[str, tuple[object, ...]] = {
 }
 TUNE: dict[str, tuple[object, ...]] = {
     **COMPILE,
+    "at": (*NUMBERS, *OBJECTS, "H=1", {"H": 3}, {"H": ()}, {"H": (0,)}, {"H": (1.5,)}, {3: (1,)}),
     "log": (None, *NO_LOG),
     "device": NO_TEXT,
     "executor": (*NUMBERS, *CONTAINERS, *OBJECTS, "", "no such", ThreadPoolExecutor),
