@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from autotune.errors import VerifyError
 from autotune.placement.memory_plan import (
     ALIGNMENT,
+    Block,
     MemoryPlan,
     _best_gap,
+    _smallest_plan,
     find_in_place,
     lifetimes,
     plan_memory,
@@ -124,6 +126,16 @@ def test_a_chain_of_contractions_needs_two_buffers() -> None:
     calls = [("matmul", (f"v{i}",), f"v{i + 1}") for i in range(6)]
     partition = partition_of(calls, shape=(8, 8))
     assert plan_memory(partition).arena_bytes == 2 * 8 * 8 * 4
+
+
+@pytest.mark.parametrize("sizes", [(8, 8, 2, 7), (11, 7, 9, 11, 6), (6, 8, 11, 12, 10, 5, 10, 9)])
+def test_a_chain_needs_what_is_alive_at_once(sizes: tuple[int, ...]) -> None:
+    """Chains for which no greedy order alone finds it."""
+    chain = [
+        Block(storages=(f"v{i}",), nbytes=64 * size, first=i, last=i + 1)
+        for i, size in enumerate(sizes)
+    ]
+    assert _smallest_plan(chain)[0] == 64 * max(a + b for a, b in itertools.pairwise(sizes))
 
 
 def test_a_chain_of_elementwise_calls_runs_in_one_buffer() -> None:
