@@ -27,6 +27,25 @@ def length(n: Net, x: str) -> str:
 
 QUOTIENTS: dict[str, tuple[Callable[[Net, str], str], bool]] = {
     "length": (lambda n, x: n.op("div", x, n.op("clip", length(n, x), min=1e-12)), True),
+    "length and a little": (
+        lambda n, x: n.op("div", x, n.op("add", length(n, x), n.scalar(1e-5))),
+        False,
+    ),
+    "variance and a little": (
+        lambda n, x: n.op("mul", x, n.op("rsqrt", n.op("add", n.op("mul", x, x), n.scalar(1e-6)))),
+        False,
+    ),
+    "length of all": (
+        lambda n, x: n.op(
+            "div", x, n.op("sqrt", n.op("reduce_sum", n.op("reshape", n.op("mul", x, x),
+                                        shape=(1, 512, 512)), axes=(1, 2), keepdims=True))),
+        False,
+    ),
+    "power": (
+        lambda n, x: n.op("mul", x, n.op("pow", n.op("mul", x, x), n.scalar(-0.5))),
+        True,
+    ),
+    "square": (lambda n, x: n.op("pow", x, n.scalar(2.0)), False),
     "sure length": (lambda n, x: n.op("div", x, n.op("clip", length(n, x), min=1e-3)), False),
     "rsqrt": (
         lambda n, x: n.op("mul", x, n.op("rsqrt", n.op("reduce_mean", n.op("mul", x, x),
