@@ -5,7 +5,7 @@ denominator is made of have the attribute `exact`. Winograd's and Strassen's alg
 what they have added: where a row of the result is zero, theirs is as large as the rounding of the
 other rows, and a vector divided by its own length (`x / max(|x|, 1e-12)`) then has a direction
 where it should be zero. Quotients by what is surely larger than that rounding, as `x + 1`, are
-left alone, and those by one number per image: rounding is small beside the largest of all values.
+left alone, and those by one number for all: rounding is small beside the largest of all values.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ExactQuotients:
                 waiting += [(node.inputs[0], SURE_SQUARE)] * bool((power < 0).all())
         while waiting:
             now = name, sure = waiting.pop()
-            if now in seen or name not in made or _one_per_image(graph, name):
+            if now in seen or name not in made or _is_one_number(graph, name):
                 continue
             seen.add(now)
             if made[name].op in CONTRACTIONS:
@@ -74,9 +74,8 @@ class ExactQuotients:
         return dataclasses.replace(graph, nodes=nodes) if found else graph
 
 
-def _one_per_image(graph: Graph, name: str) -> bool:
-    shape = graph.types[name].shape
-    return len(shape) > 2 and all(extent == 1 for extent in shape[1:])
+def _is_one_number(graph: Graph, name: str) -> bool:
+    return all(extent == 1 for extent in graph.types[name].shape)
 
 
 def _small_with(graph: Graph, made: Mapping[str, Node], node: Node, sure: float) -> Sequence[str]:

@@ -41,6 +41,12 @@ QUOTIENTS: dict[str, tuple[Callable[[Net, str], str], bool]] = {
                                         shape=(1, 512, 512)), axes=(1, 2), keepdims=True))),
         False,
     ),
+    "lengths of rows apart": (
+        lambda n, x: n.op(
+            "div", x, n.op("sqrt", n.op("reduce_sum", n.op("reshape", n.op("mul", x, x),
+                                        shape=(512, 1, 512)), axes=(1, 2), keepdims=True))),
+        True,
+    ),
     "power": (
         lambda n, x: n.op("mul", x, n.op("pow", n.op("mul", x, x), n.scalar(-0.5))),
         True,
