@@ -16,6 +16,7 @@ from rpc_server.tracker.service import Tracker
 from rpc_server.tracker.store import StateStore
 from rpc_server.tracker.types import FarmRules, Registered
 from rpc_server.wire import farm as farm_wire
+from rpc_server.wire.link import LinkLostError
 
 BOARD = Peer(name="rpi", role=Role.BOARD)
 ALICE = Peer(name="alice", role=Role.CLIENT)
@@ -176,6 +177,14 @@ def test_what_a_thread_gives_back_while_the_session_ends_is_given_back_twice(
     granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
     ending = threading.Event()
 
+    class Watch(Link):
+        """Lost from then on: it would give back what the other two are to give back."""
+
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            if farm_wire.decode_sync(payload, "alice").releases:
+                raise LinkLostError("the tracker is gone")
+            return super().call(name, payload, timeout_s)
+
     class Quick(Link):
         def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
             reply = super().call(name, payload, timeout_s)
@@ -187,7 +196,7 @@ def test_what_a_thread_gives_back_while_the_session_ends_is_given_back_twice(
                     giving.join(timeout=10)
             return reply
 
-    session = leased(Link(trackers), Quick(trackers), granted.put)
+    session = leased(Watch(trackers), Quick(trackers), granted.put)
     session.want(1)
     fence = granted.get(timeout=10).fence
     giving = threading.Thread(target=session.release, args=(fence, 1, ""))

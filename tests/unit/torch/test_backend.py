@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,14 +19,6 @@ from tests.unit.torch.oracle import ByNumpy
 Compile = Callable[..., Callable[..., Any]]
 PLAIN = {"machine": "nominal", "threads": 1, "min_gain": 0}
 """For no machine in particular, which measures none; small graphs too."""
-
-
-@pytest.fixture(autouse=True)
-def _alone() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,6 @@ from autotune.torch.model_parts import ModelParts, parts_of
 from autotune.torch.options import CompileOptions
 
 PLAIN: dict[str, Any] = {"machine": "nominal", "threads": 1, "min_gain": 0}
-
-
-@pytest.fixture(autouse=True)
-def _alone() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture

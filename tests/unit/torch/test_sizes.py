@@ -16,12 +16,9 @@ PLAIN = {"machine": "nominal", "threads": 1, "min_gain": 0}
 
 
 @pytest.fixture(autouse=True)
-def _alone(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
+def _logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     with caplog.at_level(logging.INFO, "autotune"), torch.no_grad():
         yield
-    torch._dynamo.reset()
 
 
 def counted(function: Callable[..., Any], **options: Any) -> tuple[Callable[..., Any], list[Any]]:

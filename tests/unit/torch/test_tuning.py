@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,6 @@ from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, InputError
 from autotune.torch.options import CompileOptions
-
-
-@pytest.fixture(autouse=True)
-def _alone() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def network(width: int) -> nn.Module:
