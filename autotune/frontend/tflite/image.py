@@ -67,7 +67,7 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
 def _unfolds(columns: int, weights: Array, stride: int) -> bool:
     """Whether the columns of a window as channels are fewer products, and no more bytes, than
     channels filled up."""
-    _, wide, channels, _ = weights.shape
+    wide, channels = (int(e) for e in weights.shape[1:3])
     alone = channels + -channels % _TOGETHER
     together = wide * channels + -(wide * channels) % _TOGETHER
     return together < wide * alone and -(-columns // stride) * together <= columns * alone
