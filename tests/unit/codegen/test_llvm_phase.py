@@ -18,6 +18,7 @@ from autotune.codegen.elf.loader import ElfLibrary
 from autotune.codegen.loader import load
 from autotune.program.ir import Alloc, Buffer, Const, For, Load, Program, Stmt, Store, index
 from autotune.target import host_target
+from tests.patience import PATIENCE_S
 
 EXTENT = 203
 KERNEL = ctypes.CFUNCTYPE(
@@ -131,7 +132,7 @@ if child:
 
 def test_a_fork_computes_alone_and_ends() -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED]
-    assert subprocess.run(command, timeout=60, check=False).returncode == 0
+    assert subprocess.run(command, timeout=PATIENCE_S, check=False).returncode == 0
 
 
 AWAY = """
@@ -154,4 +155,4 @@ assert os.sched_getaffinity(int(member)), "a caller with one core leaves members
 
 
 def test_members_are_kept_off_their_caller_s_core() -> None:
-    subprocess.run([sys.executable, "-c", AWAY], timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", AWAY], timeout=PATIENCE_S, check=True)
