@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -24,7 +26,10 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(workers: int) -> Iterator[Cluster]:
-    """A scheduler, and workers without a nanny: one that is killed stays away."""
+    """A scheduler, and workers without a nanny, which all have registered: one that is killed
+    stays away."""
+    from distributed import Client  # takes a second
+
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         about = Path(folder) / "scheduler.json"
         where = ("--host", "127.0.0.1")
@@ -35,6 +40,8 @@ def cluster(workers: int) -> Iterator[Cluster]:
         address = _address(about)
         worker = ("worker", address, *where, "--nthreads", "1", "--no-nanny", "--no-dashboard")
         started = [stack.enter_context(_program(*worker, folder=folder)) for _ in range(workers)]
+        with Client(address, timeout=PATIENCE_S, set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=PATIENCE_S)
         yield Cluster(address.removeprefix("tcp://"), tuple(started))
 
 
@@ -56,7 +63,7 @@ def _program(name: str, *arguments: str, folder: str) -> Iterator[subprocess.Pop
 
 
 def _address(about: Path) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):
             return str(json.loads(about.read_text(encoding="utf-8"))["address"])

@@ -20,12 +20,11 @@ from pathlib import Path
 import pytest
 
 from autotune.cli import execute
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PAGES = ("README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")))
-PATIENCE_S = 120.0
-"""For what takes seconds where nobody else uses the machine."""
 WORKERS = """
 import sys, distributed
 distributed.Client(sys.argv[1]).wait_for_workers(1)

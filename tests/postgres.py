@@ -19,6 +19,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from tests.needs import program, require
+from tests.patience import PATIENCE_S
 
 NewDatabase = Callable[[], str]
 
@@ -66,7 +67,9 @@ def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     return start_again(folder, *options)
 
 
-def start_again(folder: Path, *options: str, within_s: float = 30.0) -> subprocess.Popen[bytes]:
+def start_again(
+    folder: Path, *options: str, within_s: float = PATIENCE_S
+) -> subprocess.Popen[bytes]:
     """The server whose data are in the folder. Killed, it first repeats what was not written."""
     server = subprocess.Popen(
         [_program("postgres"), "-D", folder / "data", "-k", folder, "-h", "", *options],
@@ -90,14 +93,14 @@ def start_again(folder: Path, *options: str, within_s: float = 30.0) -> subproce
 def stop(server: subprocess.Popen[bytes]) -> None:
     """At once: nobody reads the data again."""
     server.send_signal(signal.SIGQUIT)
-    server.wait(timeout=30)
+    server.wait(timeout=PATIENCE_S)
 
 
 def kill(server: subprocess.Popen[bytes]) -> None:
     """All its processes with SIGKILL: what a dying machine leaves of it, but for its disk."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     server.kill()
-    server.wait(timeout=30)
+    server.wait(timeout=PATIENCE_S)
     for child in children:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(child), signal.SIGKILL)

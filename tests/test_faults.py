@@ -24,6 +24,7 @@ from autotune.settings import load_settings
 from autotune.target import host_target
 from autotune.tuner.events import Event, TrialDone
 from autotune.tuner.transfer import samples
+from tests.patience import PATIENCE_S
 from tests.unit.rpc_server.boards import BoardProcess, wait_until_gone
 
 MODEL = "zoo:squeezenet"
@@ -127,7 +128,7 @@ def test_an_interrupted_tuner_says_where_its_results_are(tmp_path: Path) -> None
             assert tuner.poll() is None, "the run ended before it could be interrupted"
             time.sleep(0.02)
         tuner.send_signal(signal.SIGINT)
-        _, err = tuner.communicate(timeout=60)
+        _, err = tuner.communicate(timeout=PATIENCE_S)
     # A shell says 130 for both: Python ends by the signal if it came while it compiled a string.
     assert tuner.returncode in (130, -signal.SIGINT)
     assert err == f"interrupted; measured results are in {log}\n"
@@ -163,7 +164,7 @@ def test_a_run_that_ends_while_it_times_the_whole_model(tmp_path: Path) -> None:
         ) as tuner:
             process = whole_model_process(tuner)
             tuner.send_signal(how)
-            _, err = tuner.communicate(timeout=60)
+            _, err = tuner.communicate(timeout=PATIENCE_S)
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGCONT)
         wait_until_gone([process])

@@ -51,6 +51,7 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.export.build_files import LIBRARIES
     from autotune.export.write import WASM, ExportOptions, check_alone, export_image
     from autotune.runtime.image_file import is_artifact
 
@@ -62,8 +63,8 @@ def run(options: argparse.Namespace) -> None:
     if options.format == "wasm" and not ready:
         check_alone(options.threads, options.weights)
         options.target = WASM if options.target == "cpu" else options.target
-    whole = models.compiled_whole if options.format == "python" else models.compiled
-    model = whole(options)
+    takes_open = options.format in (*LIBRARIES, "python")
+    model = (models.compiled_whole if takes_open else models.compiled)(options)
     written = export_image(
         model.image,
         options.output,

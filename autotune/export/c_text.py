@@ -15,9 +15,9 @@ import numpy as np
 from autotune.codegen.base import EntryCall
 from autotune.codegen.c.source import CSource, decoded_calls
 from autotune.export.c_tidy import tidied
-from autotune.export.errors import Code, message
+from autotune.export.errors import FIXED_CODES, Code, message
 from autotune.export.exported import Exported
-from autotune.export.interface import CopiedOutput, port_bytes
+from autotune.export.interface import CopiedOutput, Interface, port_bytes
 from autotune.memory import ALIGNMENT, Bytes
 from autotune.runtime.image import CONSTANTS, FIRST_INPUT, ModelImage, Port
 
@@ -40,7 +40,7 @@ _HEAD = """\
 typedef ptrdiff_t ix;"""
 
 
-def c_text(image: ModelImage, model: Exported) -> str:
+def c_text(image: ModelImage, model: Exported[Interface]) -> str:
     """The whole file."""
     kernels = [CSource.decode(code) for code in image.objects[:-1]]
     calls = decoded_calls(image.objects[-1])
@@ -99,7 +99,7 @@ def _weights(constants: Bytes) -> str:
     return "\n".join([head, ",\n".join(rows), "};", ""])
 
 
-def _instance(model: Exported) -> str:
+def _instance(model: Exported[Interface]) -> str:
     face = model.face
     return f"struct {face.prefix} {{\n    char *bases[{face.pointers}];\n}};\n"
 
@@ -112,9 +112,9 @@ def _entry(calls: Iterable[EntryCall]) -> str:
     return "\n".join([*lines, "    (void)bases;", "}", ""])
 
 
-def _answers(model: Exported) -> list[str]:
+def _answers(model: Exported[Interface]) -> list[str]:
     p, face = model.face.prefix, model.face
-    texts = ",\n".join(f"        {_string(message(code))}" for code in Code)
+    texts = ",\n".join(f"        {_string(message(code))}" for code in FIXED_CODES)
     out = [
         f"const char *{p}_about(void) {{ return {_string(model.about)}; }}",
         f"size_t {p}_memory_bytes(void) {{ return {face.memory_bytes}; }}",
@@ -127,7 +127,7 @@ const char *{p}_error(int32_t code)
     static const char *const texts[] = {{
 {texts}
     }};
-    return texts[code >= 0 && code < {len(Code)} ? code : {Code.BAD_ARGUMENT.value}];
+    return texts[code >= 0 && code < {len(FIXED_CODES)} ? code : {Code.BAD_ARGUMENT.value}];
 }}
 """,
     ]
@@ -171,7 +171,7 @@ def _string(text: str) -> str:
     return f'"{shown}"'
 
 
-def _create(model: Exported) -> str:
+def _create(model: Exported[Interface]) -> str:
     p, face = model.face.prefix, model.face
     bases = [
         f"    (*made)->bases[{base}] = (char *)memory + {offset};"
@@ -212,7 +212,7 @@ static char *copied(char *to, const char *from, const int64_t *extents, const in
 """
 
 
-def _run(model: Exported) -> str:
+def _run(model: Exported[Interface]) -> str:
     p, face = model.face.prefix, model.face
     checks = [f"!inputs[{n}]" for n in range(len(face.inputs))]
     checks += [f"!outputs[{n}]" for n in range(len(face.outputs))]

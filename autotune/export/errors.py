@@ -15,6 +15,7 @@ class Code(enum.IntEnum):
     NO_WEIGHTS = 4
     BAD_WEIGHTS = 5
     WRONG_CPU = 6
+    BAD_SIZES = 7
 
 
 _MESSAGES = {
@@ -27,7 +28,12 @@ _MESSAGES = {
     Code.BAD_WEIGHTS: "the file of weights is not this model's; export both again",
     Code.WRONG_CPU: "this processor lacks instructions that the model was compiled for; export it "
     "for a --target that it has",
+    Code.BAD_SIZES: "the instance has no sizes, or they are out of range; give resize() others",
 }
+
+
+FIXED_CODES = tuple(code for code in Code if code is not Code.BAD_SIZES)
+"""Those of models of fixed sizes."""
 
 
 def message(code: Code) -> str:

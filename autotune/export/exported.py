@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from autotune.codegen.llvm.futex import long_type
-from autotune.export.interface import Interface
+from autotune.export.interface import Frame
 from autotune.target import Target
 
 WORDS = (
@@ -13,13 +14,16 @@ WORDS = (
     "create", "create_in", "run", "destroy", "error",
 )  # fmt: skip
 """The functions, without the prefix."""
+OPEN_WORDS = ("sizes", "size", "resize", "input_of", "output_of")
+"""Those that models of open sizes have besides."""
+Face_co = TypeVar("Face_co", bound=Frame, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class Exported(Generic[Face_co]):
     """A model to write functions and files for."""
 
-    face: Interface
+    face: Face_co
     target: Target
     about: str
     """What the library says of itself: one line of JSON."""
@@ -42,6 +46,6 @@ def weights_symbol(prefix: str) -> str:
     return f"{prefix}_weights"
 
 
-def public_names(prefix: str) -> tuple[str, ...]:
+def public_names(prefix: str, *, open_sizes: bool) -> tuple[str, ...]:
     """The functions that can be called from outside."""
-    return tuple(f"{prefix}_{word}" for word in WORDS)
+    return tuple(f"{prefix}_{word}" for word in (*WORDS, *(OPEN_WORDS if open_sizes else ())))

@@ -6,6 +6,8 @@ made, so that its first run is as fast as any.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autotune.codegen.elf.symbols import TEAM_END
 from autotune.codegen.llvm.team import (
     FEWER_OFFSET,
@@ -17,33 +19,26 @@ from autotune.codegen.llvm.team import (
 from autotune.export.cpu_check_text import cpu_check_lines
 from autotune.export.errors import Code
 from autotune.export.exported import Exported, weights_symbol
-from autotune.export.interface import WEIGHTS_POINTER, WORD_BYTES
+from autotune.export.interface import WEIGHTS_POINTER, WORD_BYTES, Frame, Interface
+from autotune.export.weights_text import find_weights, found_weights, map_weights, unmapped
 from autotune.memory import ALIGNMENT, HUGE_PAGE_BYTES
 
-_READ, _PRIVATE = 1, 2
-_HUGEPAGE, _POPULATE_READ = 14, 22
-"""Linux's arguments of mmap and madvise."""
-_SEEK_END = 2
-"""Argument of lseek."""
-OFFSET_ZERO = {"i64": "i64 0", "i32": "i32 0, i64 0"}
-"""mmap's last argument: with 32-bit pointers, zeros for an off_t of 32 bits and of 64, which lies
-at an even place."""
+HUGEPAGE = 14
+"""Linux's argument of madvise."""
 
 
-def instance_lines(model: Exported) -> list[str]:
+def instance_lines(model: Exported[Interface]) -> list[str]:
     """limit_threads, create, create_in and destroy, with what they call."""
     return [
         *cpu_check_lines(model.target),
-        *_threads(model),
+        *thread_lines(model),
         *_begin(model),
-        *_create_in(model),
-        *_create_mapped(model),
-        *(_map_weights(model) if model.seal is not None else []),
-        *_destroy(model),
+        *create_lines(model),
+        *destroy_lines(model),
     ]
 
 
-def counted(model: Exported, change: int) -> list[str]:
+def counted(model: Exported[Frame], change: int) -> list[str]:
     """Count an instance more or less; the last one ends the threads, which may start again."""
     if not model.on_team:
         return []
@@ -69,7 +64,7 @@ def counted(model: Exported, change: int) -> list[str]:
     return [*lines, "  %unlocked = call i32 @pthread_mutex_unlock(ptr @lock)"]
 
 
-def _threads(model: Exported) -> list[str]:
+def thread_lines(model: Exported[Frame]) -> list[str]:
     prefix, most = model.face.prefix, model.target.threads
     lines = [
         f"define i32 @{prefix}_limit_threads(i32 %threads) nounwind {{",
@@ -90,16 +85,31 @@ def _threads(model: Exported) -> list[str]:
     return [*lines, f"  ret i32 {Code.OK.value}", "}"]
 
 
-def _begin(model: Exported) -> list[str]:
+def create_lines(model: Exported[Frame], kept: Sequence[str] = ()) -> list[str]:
+    """create and create_in, which call `void begin(ptr memory, ptr weights)`. `kept`: what
+    create_in does behind that with the `%bytes` of `%memory`."""
+    return [
+        *_create_in(model, kept),
+        *_create_mapped(model),
+        *(map_weights(model) if model.seal is not None else []),
+    ]
+
+
+def begin_team(model: Exported[Frame]) -> list[str]:
+    """The job of nothing that starts threads."""
+    if not model.on_team:
+        return []
+    return [
+        "define internal void @nothing(i64 %thread, i64 %number) nounwind {",
+        "  ret void",
+        "}",
+    ]
+
+
+def _begin(model: Exported[Interface]) -> list[str]:
     """begin(memory, weights): an instance in zeroed memory, its threads started by a job of
     nothing."""
-    lines = []
-    if model.on_team:
-        lines += [
-            "define internal void @nothing(i64 %thread, i64 %number) nounwind {",
-            "  ret void",
-            "}",
-        ]
+    lines = begin_team(model)
     lines.append("define internal void @begin(ptr %memory, ptr %weights) nounwind {")
     for base, offset in model.face.blocks.items():
         lines += [
@@ -115,7 +125,7 @@ def _begin(model: Exported) -> list[str]:
     return [*lines, "  ret void", "}"]
 
 
-def _create_in(model: Exported) -> list[str]:
+def _create_in(model: Exported[Frame], kept: Sequence[str]) -> list[str]:
     face, size = model.face, model.size
     inside = model.seal is None
     used = f"@{weights_symbol(face.prefix)}" if inside else "%weights"
@@ -152,19 +162,19 @@ def _create_in(model: Exported) -> list[str]:
         "begin:",
         f"  %cleared = call ptr @memset(ptr %memory, i32 0, {size} {face.memory_bytes})",
         f"  call void @begin(ptr %memory, ptr {used})",
+        *kept,
         "  store ptr %memory, ptr %made",
         f"  ret i32 {Code.OK.value}",
         "}",
     ]
 
 
-def _create_mapped(model: Exported) -> list[str]:
+def _create_mapped(model: Exported[Frame]) -> list[str]:
     """An instance in memory of its own, which is touched now so that the first run is as fast as
     any. Large ones lie on huge pages."""
     face, size = model.face, model.size
     huge = face.memory_bytes >= HUGE_PAGE_BYTES
     step = HUGE_PAGE_BYTES if huge else ALIGNMENT
-    weights = "%map" if model.seal is not None else f"@{weights_symbol(face.prefix)}"
     lines = [
         f"define i32 @{face.prefix}_create(ptr %file, ptr %made) nounwind {{",
         "  %place = alloca ptr",
@@ -179,122 +189,41 @@ def _create_mapped(model: Exported) -> list[str]:
         "foreign:",
         f"  ret i32 {Code.WRONG_CPU.value}",
         "fitting:",
-        *_find_weights(model),
+        *find_weights(model),
         "allocate:",
         f"  %status = call i32 @posix_memalign(ptr %place, {size} {step}, "
         f"{size} {face.memory_bytes})",
         "  %got = icmp eq i32 %status, 0",
         "  br i1 %got, label %begin, label %full",
         "full:",
-        *_unmapped(model, "map"),
+        *unmapped(model, "map"),
         f"  ret i32 {Code.NO_MEMORY.value}",
         "begin:",
         "  %memory = load ptr, ptr %place",
     ]
     if huge:
-        given = f"ptr %memory, {size} {face.memory_bytes}, i32 {_HUGEPAGE}"
+        given = f"ptr %memory, {size} {face.memory_bytes}, i32 {HUGEPAGE}"
         lines.append(f"  %h = call i32 @madvise({given})")
     lines += [
         f"  %cleared = call ptr @memset(ptr %memory, i32 0, {size} {face.memory_bytes})",
-        f"  call void @begin(ptr %memory, ptr {weights})",
-        f"  %own = getelementptr i8, ptr %memory, i64 {_field(model, 0)}",
+        f"  call void @begin(ptr %memory, ptr {found_weights(model)})",
+        f"  %own = getelementptr i8, ptr %memory, i64 {field_offset(model, 0)}",
         f"  store {size} 1, ptr %own",
     ]
     if model.seal is not None:
         lines += [
-            f"  %held = getelementptr i8, ptr %memory, i64 {_field(model, 1)}",
+            f"  %held = getelementptr i8, ptr %memory, i64 {field_offset(model, 1)}",
             "  store ptr %map, ptr %held",
         ]
     return [*lines, "  store ptr %memory, ptr %made", f"  ret i32 {Code.OK.value}", "}"]
 
 
-def _unmapped(model: Exported, name: str) -> list[str]:
-    """Give the file of weights back."""
-    if model.seal is None:
-        return []
-    total = f"{model.size} {model.face.weight_bytes + len(model.seal)}"
-    return [f"  %gone.{name} = call i32 @munmap(ptr %{name}, {total})"]
-
-
-def _field(model: Exported, number: int) -> int:
+def field_offset(model: Exported[Frame], number: int) -> int:
     return model.face.fields_offset + number * WORD_BYTES
 
 
-def _find_weights(model: Exported) -> list[str]:
-    """Weights read ahead; those of a file in %map."""
-    size, own = model.size, weights_symbol(model.face.prefix)
-    if model.seal is None:
-        return [
-            f"  %where = ptrtoint ptr @{own} to {size}",
-            f"  %page = and {size} %where, -4096",
-            f"  %first = inttoptr {size} %page to ptr",
-            f"  %r = call i32 @madvise(ptr %first, {size} {model.face.weight_bytes}, "
-            f"i32 {_POPULATE_READ})",
-            "  br label %allocate",
-        ]
-    return [
-        "  %reason = alloca i32",
-        "  %map = call ptr @map_weights(ptr %file, ptr %reason)",
-        "  %missing = icmp eq ptr %map, null",
-        "  br i1 %missing, label %nothing, label %allocate",
-        "nothing:",
-        "  %why = load i32, ptr %reason",
-        "  ret i32 %why",
-    ]
-
-
-def _map_weights(model: Exported) -> list[str]:
-    """map_weights(path, status): the file in memory, or null and why. Its size and its last bytes,
-    which have a digest of the rest, must be those of this model."""
-    size, seal = model.size, model.seal or b""
-    total = model.face.weight_bytes + len(seal)
-    shown = "".join(f"\\{b:02X}" for b in seal)
-    return [
-        '@mode = internal constant [3 x i8] c"rb\\00"',
-        f'@seal = internal constant [{len(seal)} x i8] c"{shown}"',
-        "define internal ptr @map_weights(ptr %path, ptr %status) nounwind {",
-        f"  store i32 {Code.NO_WEIGHTS.value}, ptr %status",
-        "  %nowhere = icmp eq ptr %path, null",
-        "  br i1 %nowhere, label %none, label %open",
-        "none:",
-        "  ret ptr null",
-        "open:",
-        "  %file = call ptr @fopen(ptr %path, ptr @mode)",
-        "  %absent = icmp eq ptr %file, null",
-        "  br i1 %absent, label %none, label %measure",
-        "measure:",
-        f"  %sought = call i32 @fseek(ptr %file, {size} 0, i32 {_SEEK_END})",
-        f"  %end = call {size} @ftell(ptr %file)",
-        f"  %whole = icmp eq {size} %end, {total}",
-        "  br i1 %whole, label %map, label %wrong",
-        "wrong:",
-        "  %closed = call i32 @fclose(ptr %file)",
-        f"  store i32 {Code.BAD_WEIGHTS.value}, ptr %status",
-        "  ret ptr null",
-        "map:",
-        "  %number = call i32 @fileno(ptr %file)",
-        f"  %data = call ptr @mmap(ptr null, {size} {total}, i32 {_READ}, i32 {_PRIVATE}, "
-        f"i32 %number, {OFFSET_ZERO[size]})",
-        "  %shut = call i32 @fclose(ptr %file)",
-        f"  %failed = icmp eq ptr %data, inttoptr ({size} -1 to ptr)",
-        "  br i1 %failed, label %none, label %compare",
-        "compare:",
-        f"  %r = call i32 @madvise(ptr %data, {size} {total}, i32 {_POPULATE_READ})",
-        f"  %last = getelementptr i8, ptr %data, i64 {model.face.weight_bytes}",
-        f"  %differ = call i32 @memcmp(ptr %last, ptr @seal, {size} {len(seal)})",
-        "  %same = icmp eq i32 %differ, 0",
-        "  br i1 %same, label %found, label %other",
-        "other:",
-        *_unmapped(model, "data"),
-        f"  store i32 {Code.BAD_WEIGHTS.value}, ptr %status",
-        "  ret ptr null",
-        "found:",
-        "  ret ptr %data",
-        "}",
-    ]
-
-
-def _destroy(model: Exported) -> list[str]:
+def destroy_lines(model: Exported[Frame], freed: Sequence[str] = ()) -> list[str]:
+    """destroy. `freed`: what it does besides where the memory is the instance's own."""
     size = model.size
     lines = [
         f"define void @{model.face.prefix}_destroy(ptr %memory) nounwind {{",
@@ -305,22 +234,23 @@ def _destroy(model: Exported) -> list[str]:
     ]
     if model.seal is not None:
         lines += [
-            f"  %held = getelementptr i8, ptr %memory, i64 {_field(model, 1)}",
+            f"  %held = getelementptr i8, ptr %memory, i64 {field_offset(model, 1)}",
             "  %map = load ptr, ptr %held",
             "  %mapped = icmp ne ptr %map, null",
             "  br i1 %mapped, label %unmap, label %own",
             "unmap:",
-            *_unmapped(model, "map"),
+            *unmapped(model, "map"),
             "  br label %own",
             "own:",
         ]
     return [
         *lines,
-        f"  %place = getelementptr i8, ptr %memory, i64 {_field(model, 0)}",
+        f"  %place = getelementptr i8, ptr %memory, i64 {field_offset(model, 0)}",
         f"  %ours = load {size}, ptr %place",
         f"  %taken = icmp ne {size} %ours, 0",
         "  br i1 %taken, label %free, label %out",
         "free:",
+        *freed,
         "  call void @free(ptr %memory)",
         "  br label %out",
         "out:",

@@ -35,10 +35,25 @@ class CopiedOutput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
-    """An exported model from outside, and an instance from inside. Offsets in bytes."""
+class Frame:
+    """How names begin, and how every instance does. Offsets in bytes."""
 
     prefix: str
+    pointers: int
+    weight_bytes: int
+    memory_bytes: int
+    """An instance takes so many, from a multiple of 64 on; of open sizes, what needs no sizes."""
+
+    @property
+    def fields_offset(self) -> int:
+        """Bytes before the words behind the pointers."""
+        return self.pointers * WORD_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface(Frame):
+    """An exported model from outside, and an instance from inside. Offsets in bytes."""
+
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     direct: Mapping[int, int] = field(repr=False)
@@ -46,24 +61,6 @@ class Interface:
     copied: tuple[CopiedOutput, ...]
     blocks: Mapping[int, int] = field(repr=False)
     """Pointer's number -> the offset that it always has: arena, workspace, copied outputs."""
-    pointers: int
-    arena_bytes: int
-    """Everything of an instance behind its head."""
-    weight_bytes: int
-
-    @property
-    def fields_offset(self) -> int:
-        """Bytes before the words behind the pointers."""
-        return self.pointers * WORD_BYTES
-
-    @property
-    def head_bytes(self) -> int:
-        return _aligned(self.fields_offset + FIELDS * WORD_BYTES)
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of an instance, which begins at a multiple of 64."""
-        return self.head_bytes + self.arena_bytes
 
 
 def interface_of(image: ModelImage, prefix: str) -> Interface:
@@ -81,11 +78,11 @@ def interface_of(image: ModelImage, prefix: str) -> Interface:
         if first + slot not in direct.values():
             kept[first + slot] = nbytes
     pointers = first + len(image.output_bytes)
-    at = head = _aligned((pointers + FIELDS) * WORD_BYTES)
+    at = aligned((pointers + FIELDS) * WORD_BYTES)
     blocks = {}
     for base, nbytes in kept.items():
         blocks[base] = at
-        at += _aligned(nbytes)
+        at += aligned(nbytes)
     copied = tuple(_copied(n, p) for n, p in enumerate(image.outputs) if n not in direct)
     return Interface(
         prefix=prefix,
@@ -95,7 +92,7 @@ def interface_of(image: ModelImage, prefix: str) -> Interface:
         copied=copied,
         blocks=blocks,
         pointers=pointers,
-        arena_bytes=at - head,
+        memory_bytes=at,
         weight_bytes=image.constants.nbytes,
     )
 
@@ -120,7 +117,8 @@ def _copied(number: int, port: Port) -> CopiedOutput:
     )
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """The next multiple of what blocks begin at."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 

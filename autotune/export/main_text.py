@@ -1,10 +1,11 @@
-"""`main.c`: runs an exported model on files, and times it. In: the prefix. Out: text of C99."""
+"""`main.c`: runs an exported model on files, and times it. In: the prefix, and whether the model's
+sizes are open. Out: text of C99."""
 
 from __future__ import annotations
 
 _TEXT = r"""/* Runs a model on files of raw numbers, and prints milliseconds.
 
-   main in0.bin ... -o out0.bin ... [--repeat N] [--threads N] [--weights FILE]
+   main in0.bin ... -o out0.bin ... [--repeat N] [--threads N] [--weights FILE]@USAGE@
 
    A file holds one input, dense, little-endian, in the order of the model's inputs; outputs are
    written the same way. Build it with: cc -O2 main.c libmodel.a -lm -lpthread -o main */
@@ -70,13 +71,13 @@ static int number(const char *text) {
     return *text && !*end && value > 0 && value < 1000000000 ? (int)value : 0;
 }
 
-int main(int argc, char **argv) {
+@FUNCTIONS@int main(int argc, char **argv) {
     const char *in[MODEL_INPUTS + 1], *out[MODEL_OUTPUTS + 1], *weights = "model.weights";
     void *inputs[MODEL_INPUTS + 1], *outputs[MODEL_OUTPUTS + 1];
     int ins = 0, outs = 0, writing = 0, repeat = 1, i, code;
     double start, load, *times;
     model *instance;
-#ifdef MODEL_NEEDS_MEMORY
+@LOCALS@#ifdef MODEL_NEEDS_MEMORY
     void *memory;
 #endif
     for (i = 1; i < argc; i++) {
@@ -94,7 +95,7 @@ int main(int argc, char **argv) {
         } else if (!strcmp(argv[i], "--weights")) {
             if (++i == argc) return fail("--weights", "expected a file");
             weights = argv[i];
-        } else if (!strcmp(argv[i], "-o")) {
+@OPTION@        } else if (!strcmp(argv[i], "-o")) {
             writing = 1;
         } else {
             wanted = writing ? &outs : &ins;
@@ -106,7 +107,7 @@ int main(int argc, char **argv) {
     }
     if (ins != MODEL_INPUTS || (outs != MODEL_OUTPUTS && outs != 0)) {
         fprintf(stderr, "usage: main %d input file(s) [-o %d output file(s)] [--repeat N] "
-                "[--threads N] [--weights FILE]\n", MODEL_INPUTS, MODEL_OUTPUTS);
+                "[--threads N] [--weights FILE]@USAGE@\n", MODEL_INPUTS, MODEL_OUTPUTS);
         return 2;
     }
 #ifdef MODEL_NEEDS_MEMORY
@@ -121,7 +122,7 @@ int main(int argc, char **argv) {
 #endif
     load = now_ms() - start;
     if (code != MODEL_OK) return fail("model", model_error(code));
-    for (i = 0; i < MODEL_INPUTS; i++) {
+@RESIZE@    for (i = 0; i < MODEL_INPUTS; i++) {
         inputs[i] = block(model_input(i)->bytes);
         if (!inputs[i]) return fail(in[i], "no memory");
         if (read_file(in[i], inputs[i], model_input(i)->bytes)) return 2;
@@ -149,7 +150,59 @@ int main(int argc, char **argv) {
 """
 
 
-def main_text(prefix: str) -> str:
+_FUNCTIONS = r"""static int size_option(const char *text, int64_t *sizes) {
+    const char *is = strchr(text, '=');
+    int32_t n;
+    int value = is ? number(is + 1) : 0;
+    for (n = 0; is && n < MODEL_SIZES; n++) {
+        const model_range *range = model_size(n);
+        if (strlen(range->name) != (size_t)(is - text)) continue;
+        if (strncmp(range->name, text, (size_t)(is - text))) continue;
+        if (value >= range->least && value <= range->most &&
+            (value - range->least) % range->step == 0) {
+            sizes[n] = value;
+            return 0;
+        }
+        fprintf(stderr, "error: --size %s: expected %lld to %lld in steps of %lld\n", text,
+                (long long)range->least, (long long)range->most, (long long)range->step);
+        return 2;
+    }
+    fprintf(stderr, "error: --size %s: expected NAME=N for each of", text);
+    for (n = 0; n < MODEL_SIZES; n++) fprintf(stderr, " %s", model_size(n)->name);
+    fprintf(stderr, "\n");
+    return 2;
+}
+
+"""
+_PARTS = {
+    "@USAGE@": " --size NAME=N ...",
+    "@FUNCTIONS@": _FUNCTIONS,
+    "@LOCALS@": "    int64_t sizes[MODEL_SIZES];\n",
+    "@OPTION@": """\
+        } else if (!strcmp(argv[i], "--size")) {
+            if (++i == argc) return fail("--size", "expected NAME=N");
+            if (size_option(argv[i], sizes)) return 2;
+""",
+    "@RESIZE@": """\
+    for (i = 0; i < MODEL_SIZES; i++)
+        if (sizes[i] < 0) return fail(model_size(i)->name, "expected --size NAME=N for it");
+    code = model_resize(instance, sizes);
+    if (code != MODEL_OK) return fail("--size", model_error(code));
+""",
+}
+"""What models of open sizes have besides."""
+
+
+def main_text(prefix: str, *, open_sizes: bool = False) -> str:
     """The program, for a model whose names begin with `prefix`."""
-    text = _TEXT.replace("MODEL_", f"{prefix.upper()}_").replace("model_", f"{prefix}_")
+    text = _TEXT
+    for mark, part in _PARTS.items():
+        text = text.replace(mark, part if open_sizes else "")
+    if open_sizes:
+        text = text.replace("put(i)->bytes", "put_of(instance, i)->bytes")
+        first = "    for (i = 1; i < argc; i++) {\n"
+        text = text.replace(
+            first, f"    for (i = 0; i < MODEL_SIZES; i++) sizes[i] = -1;\n{first}", 1
+        )
+    text = text.replace("MODEL_", f"{prefix.upper()}_").replace("model_", f"{prefix}_")
     return text.replace("    model *instance", f"    {prefix} *instance")

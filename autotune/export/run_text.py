@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from autotune.export.errors import Code
 from autotune.export.exported import Exported
+from autotune.export.interface import Interface
 from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT
 
 
-def run_lines(model: Exported) -> list[str]:
+def run_lines(model: Exported[Interface]) -> list[str]:
     """run, with what it calls."""
-    return [*_copy_text(model), *_run_text(model)]
+    return [*(copy_lines(model.size) if model.face.copied else []), *_run_text(model)]
 
 
-def _copy_text(model: Exported) -> list[str]:
+def copy_lines(size: str) -> list[str]:
     """copy(to, from, extents, strides, dimensions, block): a strided block to a dense one; gives
-    where the next one goes."""
-    size = model.size
-    if not model.face.copied:
-        return []
+    where the next one goes. `size`: C's size_t."""
     return [
         "define internal ptr @copy(ptr %to, ptr %from, ptr %extents, ptr %strides, i64 %dims, "
         "i64 %block) nounwind {",
@@ -56,7 +54,7 @@ def _copy_text(model: Exported) -> list[str]:
     ]
 
 
-def _run_text(model: Exported) -> list[str]:
+def _run_text(model: Exported[Interface]) -> list[str]:
     """run(instance, inputs, outputs): pointers into the entry's array, the entry, copies."""
     face = model.face
     lines = [

@@ -6,11 +6,14 @@ section that LLVM writes only when told through an option of the whole process.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autotune.codegen.elf.objects import EXECUTE, UNDEFINED, WRITE, read_elf
-from autotune.export.interface import Interface
+from autotune.export.interface import Frame
 from autotune.runtime.image import ENTRY_SYMBOL, ModelImage
+from autotune.runtime.open_image import OpenImage
 
 _SCANNED_BYTES = 96
 """How far into a function its stack may be made."""
@@ -53,14 +56,21 @@ class ExportSizes:
         return "\n".join(["bytes", *rows, ""])
 
 
-def sizes_of(image: ModelImage, face: Interface) -> ExportSizes:
+def sizes_of(image: ModelImage, face: Frame) -> ExportSizes:
     """Counted in the kernels' objects; what links them adds one or two pages."""
+    return _counted(image.objects, Counter(k.symbol for k in image.kernels), face)
+
+
+def open_sizes_of(image: OpenImage, face: Frame) -> ExportSizes:
+    """The same; calls of a kernel are those that may take it, memory is that without sizes."""
+    drivers = Counter(name.removesuffix("_run") for name in image.table.drivers)
+    return _counted(image.objects, drivers, face)
+
+
+def _counted(objects: Iterable[bytes], calls: Mapping[str, int], face: Frame) -> ExportSizes:
     totals = {"code": 0, "constants": 0, "state": 0}
     kernels = []
-    calls = dict.fromkeys((k.symbol for k in image.kernels), 0)
-    for kernel in image.kernels:
-        calls[kernel.symbol] += 1
-    for code in image.objects:
+    for code in objects:
         item = read_elf(code)
         own = 0
         for section in item.sections.values():

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from autotune import arguments
 from autotune.atomic_file import atomic_file
@@ -24,12 +25,14 @@ from autotune.export.api_text import api_text
 from autotune.export.build_files import LIBRARIES, cmake_text, pkg_config_text
 from autotune.export.c_text import c_text
 from autotune.export.exported import Exported, public_names, weights_symbol
-from autotune.export.header import header_text
-from autotune.export.interface import interface_of
+from autotune.export.header import header_text, open_header_text
+from autotune.export.interface import Frame, Interface, interface_of
 from autotune.export.main_text import main_text
+from autotune.export.open_api_text import open_api_text
+from autotune.export.open_interface import open_interface
 from autotune.export.runtime_wheel import runtime_wheel
 from autotune.export.seal import Description, seal, sealed
-from autotune.export.size_report import sizes_of
+from autotune.export.size_report import ExportSizes, open_sizes_of, sizes_of
 from autotune.export.wasm_module import wasm_module
 from autotune.export.wasm_text import MAIN, module_text, types_text
 from autotune.runtime.image import ModelImage
@@ -74,9 +77,9 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
     _check(image, options)
     if options.format == "python":
         return dict((("model.model", image_bytes(image)), runtime_wheel()))
-    if isinstance(image, OpenImage):
-        raise ConfigError(f"the sizes of {image.name!r} are open; only --format python takes that")
     said = about(image, options)
+    if isinstance(image, OpenImage):
+        return _open_files(image, options, said)
     if options.format == "wasm":
         return {
             "model.wasm": wasm_module(image, said),
@@ -84,38 +87,76 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
             "model.d.mts": types_text(image).encode(),
             "main.mjs": MAIN.encode(),
         }
-    inside = options.weights == "inside"
-    model = Exported(
-        face=interface_of(image, options.prefix),
-        target=image.target,
-        about=json.dumps(said),
-        seal=None if inside else seal(image.constants.data, said),
-    )
+    model = _exported(image, interface_of(image, options.prefix), options, said)
     if options.format == "c":
         files = _sources(image, model, said)
     else:
-        files = _objects(image, model, options, said)
+        report = sizes_of(image, model.face)
+        files = _objects(image, model, api_text(model), options, said) | _told(report)
     files |= {
         "model.h": header_text(model, image.name).encode(),
         "main.c": main_text(options.prefix).encode(),
     }
-    if model.seal is not None:
-        files["model.weights"] = b"".join((image.constants.data, model.seal))
-    return files
+    return files | _outside(image, model)
 
 
-def _sources(image: ModelImage, model: Exported, said: Description) -> Files:
+def _open_files(image: OpenImage, options: ExportOptions, said: Description) -> Files:
+    """Those of a model of open sizes."""
+    if options.format not in LIBRARIES:
+        raise ConfigError(
+            f"the sizes of {image.name!r} are open, --format {options.format} takes fixed ones: "
+            f"compile the model with --shape, or take one of {', '.join((*LIBRARIES, 'python'))}"
+        )
+    model = _exported(image, open_interface(image, options.prefix), options, said)
+    text, report = open_api_text(image, model), open_sizes_of(image, model.face)
+    files = {
+        **_objects(image, model, text, options, said),
+        **_told(report),
+        "model.h": open_header_text(model, image.name).encode(),
+        "main.c": main_text(options.prefix, open_sizes=True).encode(),
+    }
+    return files | _outside(image, model)
+
+
+Face = TypeVar("Face", bound=Frame)
+
+
+def _exported(
+    image: Image, face: Face, options: ExportOptions, said: Description
+) -> Exported[Face]:
+    inside = options.weights == "inside"
+    return Exported(
+        face=face,
+        target=image.target,
+        about=json.dumps(said),
+        seal=None if inside else seal(image.constants.data, said),
+    )
+
+
+def _outside(image: Image, model: Exported[Frame]) -> Files:
+    """The file of weights, where they are not in the library."""
+    if model.seal is None:
+        return {}
+    return {"model.weights": b"".join((image.constants.data, model.seal))}
+
+
+def _told(report: ExportSizes) -> Files:
+    return {"sizes.txt": report.text().encode()}
+
+
+def _sources(image: ModelImage, model: Exported[Interface], said: Description) -> Files:
     code = sealed(f"{c_text(image, model)}\n/*".encode(), said) + b"*/\n"
     return {"model.c": code, "CMakeLists.txt": cmake_text("c").encode()}
 
 
 def _objects(
-    image: ModelImage, model: Exported, options: ExportOptions, said: Description
+    image: Image, model: Exported[Frame], text: str, options: ExportOptions, said: Description
 ) -> Files:
-    """A linked library, and what belongs to it."""
-    codes = [*image.objects, compile_text(api_text(model), image.target)]
+    """A linked library with the functions of `text`, and what belongs to it."""
+    codes = [*image.objects, compile_text(text, image.target)]
     data = {weights_symbol(options.prefix): image.constants} if model.seal is None else {}
-    links, public = system_libraries(codes), public_names(options.prefix)
+    links = system_libraries(codes)
+    public = public_names(options.prefix, open_sizes=isinstance(image, OpenImage))
     system = tuple(_SYSTEM[name] for name in links if name in _SYSTEM)
     version = dict(image.versions).get("autotune-compiler", "0")
     library = LIBRARIES[options.format]
@@ -129,11 +170,10 @@ def _objects(
         library: code,
         "CMakeLists.txt": cmake_text(options.format, system).encode(),
         "model.pc": pkg_config_text(options.format, version, system).encode(),
-        "sizes.txt": sizes_of(image, model.face).text().encode(),
     }
 
 
-def about(image: ModelImage, options: ExportOptions) -> dict[str, str | int]:
+def about(image: Image, options: ExportOptions) -> dict[str, str | int]:
     """An exported model's description of itself: its format, sizes, releases."""
     return {
         "format": f"autotune-export-{options.format}",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 COMMANDS = ("autotune targets", "rpc_server certs init farm")
 
 
@@ -16,7 +18,12 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     module, _, rest = command.partition(" ")
     line = f"exec {sys.executable} -m {module} {rest}"
     return subprocess.run(
-        ["sh", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        ["sh", "-c", line],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
 
 
@@ -37,7 +44,7 @@ def test_a_closed_stream_s_number_is_no_other_file_s(tmp_path: Path) -> None:
     code = "from autotune import streams; streams.open_closed(); print(open('x', 'w').fileno())"
     done = subprocess.run(
         ["sh", "-c", f'exec {sys.executable} -c "{code}" <&-'],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     assert int(done.stdout) > 2
 

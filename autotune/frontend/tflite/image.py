@@ -44,18 +44,49 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
         y = n.op("add", y, n.input(2)) if n.has(2) else y
         return n.float_activated(y, activation)
     zero = n.tensor(0).zero + MOVED
+    bias = -zero * weights.astype(np.int64).sum(axis=(0, 1, 2))
+    if attrs["groups"] == 1 and dilations[1] == 1 and _unfolds(n.shape(x)[2], weights, strides[1]):
+        if any(pads):
+            widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], 0)
+            x, pads = n.op("pad", x, pads=widths, value=float(zero)), (0, 0, 0, 0)
+        x, weights = _unfolded(n, x, weights, strides[1])
+        attrs["strides"] = (strides[0], 1)
     more = -weights.shape[2] % _TOGETHER if attrs["groups"] == 1 else 0
     if more or (any(pads) and zero):
         widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], more)
         x, pads = n.op("pad", x, pads=widths, value=float(zero)), (0, 0, 0, 0)
         weights = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
     total = n.op("conv2d", x, n.constant(weights, "int8"), pads=pads, **attrs)
-    bias = -zero * weights.astype(np.int64).sum(axis=(0, 1, 2))
     if n.has(2):
         bias = bias + n.array(2)
     if bias.any():
         total = n.op("add", total, n.constant(bias.astype(np.int32)))
     return n.activated(n.scaled(total, product_factors(n, weights.shape[3])), activation)
+
+
+def _unfolds(columns: int, weights: Array, stride: int) -> bool:
+    """Whether the columns of a window as channels are fewer products, and no more bytes, than
+    channels filled up."""
+    wide, channels = (int(e) for e in weights.shape[1:3])
+    alone = channels + -channels % _TOGETHER
+    together = wide * channels + -(wide * channels) % _TOGETHER
+    return together < wide * alone and -(-columns // stride) * together <= columns * alone
+
+
+def _unfolded(n: OperatorContext, x: str, weights: Array, stride: int) -> tuple[str, Array]:
+    """An image that has the columns of each window as channels, and the weights for it."""
+    high, wide, channels, outputs = weights.shape
+    shape = n.shape(x)
+    last = (shape[2] - wide) // stride * stride
+    columns = [
+        n.op(
+            "slice", x, starts=(0, 0, at, 0), stops=(*shape[:2], at + last + 1, channels),
+            steps=(1, 1, stride, 1),
+        )
+        for at in range(wide)
+    ]  # fmt: skip
+    x = n.op("concat", *columns, axis=3) if wide > 1 else columns[0]
+    return x, weights.reshape(high, 1, wide * channels, outputs)
 
 
 def padding(

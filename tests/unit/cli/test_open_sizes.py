@@ -102,7 +102,10 @@ def test_a_program_for_all_sizes_is_a_file(capsys: Captured) -> None:
         (("bench", "--at", "B"), "expected --at H=224 or H=224,640, got 'B'"),
         (("bench", "--at", "B=1", "--at", "B=2"), "--at of B is given twice"),
         (("bench", "--profile", "--at", "B=1", "--at", "S=1"), "--profile and --json are for fi"),
-        (("export", "-o", "out"), "sizes of sum.model are open (B, S), and this takes models of"),
+        (
+            ("export", "--format", "c", "-o", "out"),
+            "sizes of sum.model are open (B, S), and this takes models of",
+        ),
     ],
 )
 def test_what_needs_one_set_of_sizes(

@@ -23,6 +23,17 @@ class Tensor(ctypes.Structure):
     )
 
 
+class Range(ctypes.Structure):
+    """`model_range`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("least", ctypes.c_int64),
+        ("most", ctypes.c_int64),
+        ("step", ctypes.c_int64),
+    )
+
+
 class Model:
     """The functions of a library."""
 

@@ -11,6 +11,7 @@ import pytest
 from autotune.cli import execute
 from tests.needs import needs
 from tests.pages import ROOT
+from tests.patience import PATIENCE_S
 from tests.tflite_models import (
     NONE,
     RELU,
@@ -122,7 +123,7 @@ def test_a_board_gives_the_reference_kernels_bytes(folder: Path, core: str) -> N
 
 def run(command: list[str], folder: Path) -> list[str]:
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

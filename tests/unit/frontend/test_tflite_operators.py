@@ -76,6 +76,16 @@ def cases() -> Iterator[tuple[str, Case]]:
             conv(1, SAME, RELU),
         ),
     )
+    for stride, padded, out in ((2, SAME, (1, 5, 5, 4)), (3, VALID, (1, 2, 2, 4))):
+        yield (
+            f"conv of two channels by {stride}",
+            (
+                "CONV_2D",
+                [q(1, 9, 10, 2, zero=3), weights(4, 5, 5, 2), bias(4)],
+                [q(*out, scale=0.2, zero=7)],
+                conv(stride, padded, NONE),
+            ),
+        )
     yield (
         "conv of floats",
         (

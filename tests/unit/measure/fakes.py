@@ -23,16 +23,19 @@ from tests.unit.machine import samples
 
 GOOD, BUILD_ERROR, BUILD_HANG, BUILD_CRASH, SEGFAULT, HANG = range(6)
 WRONG, EXIT, RAISE, SLOW, NOISY, GONE = range(6, 12)
-LIMITS = Timing(build_timeout_s=1.0, run_timeout_s=1.0)
 PATIENT = Timing(build_timeout_s=30.0, run_timeout_s=30.0)
 """For candidates that end by themselves, however busy this machine is."""
+LIMITS = {
+    BUILD_HANG: dataclasses.replace(PATIENT, build_timeout_s=1.0),
+    HANG: dataclasses.replace(PATIENT, run_timeout_s=1.0),
+}
 
 
 def request(
     behaviour: int, *, threads: int = 1, timing: Timing | None = None, size: int = 4
 ) -> MeasureRequest:
     """A request of a tiny task whose candidate behaves as said."""
-    timing = timing or (LIMITS if behaviour in (HANG, BUILD_HANG) else PATIENT)
+    timing = timing or LIMITS.get(behaviour, PATIENT)
     kind = TensorType(dtype="float32", shape=(size,))
     layout = Layout.dense(kind.shape)
     task = Task(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from autotune.measure.team import Team, team_code
 from autotune.measure.types import MeasureRequest, Timing
 from autotune.target import host_target
 from autotune.types import Array
+from tests.patience import PATIENCE_S
 from tests.unit.measure import tasks
 
 TARGET = host_target()
@@ -92,14 +94,13 @@ def test_a_kernel_s_own_threads_move_the_data_and_are_awake_when_it_is_called() 
     target = host_target(2)
     built = build(MeasureRequest(task=tasks.matmul(), schedule=(), target=target))
     team = Team(load([built.code, team_code(target)], target), target)
-    for _ in range(50):  # a busy machine may give the thread no core in time
+    until_s = time.monotonic() + PATIENCE_S
+    while not team.arrived():  # a busy machine may give the thread no core in time
+        assert time.monotonic() < until_s
         team.gather()
-        if team.arrived():
-            break
-    assert team.arrived() > 0
-    before = len(os.listdir("/proc/self/task"))
+    before = set(os.listdir("/proc/self/task"))
     team.through(aligned_bytes(1 << 20, 1))
-    assert len(os.listdir("/proc/self/task")) == before
+    assert set(os.listdir("/proc/self/task")) <= before
 
 
 def test_one_thread_needs_nobody_awake() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulator.driver import break_down, emulated_machine, put_in
+from tests.patience import PATIENCE_S
 
 A100, H200 = "8.0 81920 NVIDIA A100", "9.0 143771 NVIDIA H200"
 SCRIPTS = "tests.unit.measure.driver_scripts"
@@ -94,7 +95,7 @@ def test_clocks_are_unlocked_when_the_process_that_holds_them_is_killed(
         assert process.stdout.readline() == "\n"
         assert (folder / "clock").read_text() == "1980"
         os.kill(process.pid, signal.SIGKILL)
-    until = time.monotonic() + 30.0
+    until = time.monotonic() + PATIENCE_S
     while (folder / "clock").read_text() and time.monotonic() < until:
         time.sleep(0.02)
     assert (folder / "clock").read_text() == ""

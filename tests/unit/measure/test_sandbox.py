@@ -388,7 +388,7 @@ def test_a_worker_outlives_the_thread_that_started_it_but_not_the_process() -> N
         assert Path(f"/proc/{worker}/cmdline").read_bytes()
         parent.kill()
         parent.wait()
-        wait_until_gone([worker], 30)
+        wait_until_gone([worker])
     finally:
         os.kill(holder, signal.SIGKILL)
         parent.stdout.close()

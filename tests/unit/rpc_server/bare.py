@@ -16,6 +16,7 @@ from autotune.measure.execute import Case
 from autotune.measure.storage import reset_output
 from autotune.measure.types import Built, MeasureRequest
 from tests.needs import require
+from tests.patience import PATIENCE_S
 
 CODE, DATA = 0x0040_0000, 0x1000_0000
 START, BLOCKS = 512, 1024
@@ -117,7 +118,7 @@ def run_bare(
     program.write_bytes(_program(here, image, data))
     program.chmod(0o700)
     with (folder / "out.bin").open("wb") as out:
-        subprocess.run([*here.emulator, str(program)], check=True, timeout=60, stdout=out)
+        subprocess.run([*here.emulator, str(program)], check=True, timeout=PATIENCE_S, stdout=out)
     case.output.block[...] = memoryview(bytearray((folder / "out.bin").read_bytes()))
 
 

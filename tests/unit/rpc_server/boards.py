@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 
 class BoardProcess:
     """`python -m rpc_server serve` on loopback; restartable on the same port.
@@ -72,7 +74,7 @@ class BoardProcess:
         """Send a signal and wait; the exit status."""
         assert self._process is not None
         self._process.send_signal(number)
-        status = self._process.wait(timeout=60)
+        status = self._process.wait(timeout=PATIENCE_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
         return status
@@ -90,7 +92,7 @@ def children_of(parent: int) -> list[int]:
     return sorted(pids)
 
 
-def wait_until_gone(pids: list[int], limit_s: float = 60.0) -> None:
+def wait_until_gone(pids: list[int], limit_s: float = PATIENCE_S) -> None:
     """Wait until processes have ended (they are not our children). Raises AssertionError."""
     until = time.monotonic() + limit_s
     for pid in pids:

@@ -14,6 +14,7 @@ from autotune.measure.execute import Case
 from autotune.measure.storage import reset_output
 from autotune.measure.types import Built, MeasureRequest
 from tests.needs import CROSS_ROOT, require
+from tests.patience import PATIENCE_S
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 
@@ -53,14 +54,14 @@ def run_emulated(request: MeasureRequest, built: Built, case: Case, folder: Path
     code.write_bytes(built.code)
     source.write_text(HARNESS.replace("KERNEL", built.symbol))
     link = [COMPILER, "-O1", str(source), str(code), "-o", str(program), "-lm"]
-    subprocess.run(link, check=True, timeout=60)
+    subprocess.run(link, check=True, timeout=PATIENCE_S)
     given, taken = folder / "in.bin", folder / "out.bin"
     reset_output(case.output)
     given.write_bytes(_arguments(request, built, case))
     wide = request.target.sve_granules
     cpu = f"max,sve{8 * request.target.vector_bytes}=on" if wide else "max"
     run = [EMULATOR, "-cpu", cpu, "-L", str(CROSS_ROOT), str(program), str(given), str(taken)]
-    subprocess.run(run, check=True, timeout=60)
+    subprocess.run(run, check=True, timeout=PATIENCE_S)
     case.output.block[...] = memoryview(bytearray(taken.read_bytes()))
 
 

@@ -18,11 +18,12 @@ from rpc_server.client.options import Deadlines, FarmOptions
 from rpc_server.security.tls import Credentials
 from rpc_server.tracker.link import TrackerLink
 from rpc_server.wire import messages as wire
+from tests.patience import PATIENCE_S
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import children_of
 
 ROOT = Path(__file__).parents[3]
-LEASE_S = 4.0
+LEASE_S = 8.0
 """Short enough to wait for, long enough for processes that share a busy machine to be in time."""
 QUICK = f"""
 [tracker]
@@ -33,7 +34,7 @@ slice_s = 1.0
 quarantine_s = 1.0
 longest_quarantine_s = 1.0
 """
-DEADLINES = Deadlines(queue_s=60.0, session_s=60.0, reconnect_s=1.0)
+DEADLINES = Deadlines(queue_s=PATIENCE_S, session_s=PATIENCE_S, reconnect_s=1.0)
 
 
 class ServerProcess:
@@ -81,7 +82,7 @@ class ServerProcess:
         process, self._process = self._process, None
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
-        status = process.wait(timeout=60)
+        status = process.wait(timeout=PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()
         return status
@@ -98,7 +99,7 @@ def farm_status(port: int, certs: Path | None = None) -> dict[str, Any]:
     """What the tracker at a port of this machine says of its farm."""
     credentials = Credentials(certs) if certs else None
     with contextlib.closing(TrackerLink("127.0.0.1", port, credentials)) as link:
-        return wire.decode("farm", link.call("status", wire.encode("status", {}), 30.0))
+        return wire.decode("farm", link.call("status", wire.encode("status", {}), PATIENCE_S))
 
 
 class FarmProcesses:
@@ -114,9 +115,10 @@ class FarmProcesses:
     ) -> None:
         config = folder / "farm.toml"
         config.write_text(QUICK, encoding="utf-8")
+        self.audit = folder / "audit.jsonl"
         self.tracker = ServerProcess(
             "tracker", "--listen", "127.0.0.1:{port}", "--state", str(folder / "farm.db"),
-            "--audit", str(folder / "audit.jsonl"), "--config", str(config),
+            "--audit", str(self.audit), "--config", str(config),
         )  # fmt: skip
         self.tracker.start()
         self.boards = [
@@ -155,12 +157,23 @@ class FarmProcesses:
     def states(self) -> dict[str, str]:
         return {b["name"]: b["state"] for b in self.status()["boards"]}
 
-    def wait_for(self, holds: Callable[[dict[str, Any]], bool], limit_s: float = 60.0) -> None:
+    def wait_for(
+        self, holds: Callable[[dict[str, Any]], bool], limit_s: float = PATIENCE_S
+    ) -> None:
         """Ask for the status until something holds. Raises AssertionError."""
         until_s = time.monotonic() + limit_s
         while not holds(farm := self.status()):
             assert time.monotonic() < until_s, json.dumps(farm, indent=1)
             time.sleep(0.05)
+
+    def together(self, runner: FarmRunner, boards: int) -> None:
+        """Wait until a runner is connected to so many boards: a batch that begins before could be
+        measured by the first alone."""
+        runner._session.want(boards)
+        until_s = time.monotonic() + PATIENCE_S
+        while sum(h.runner is not None for h in list(runner._helpers.values())) < boards:
+            assert time.monotonic() < until_s, json.dumps(self.status(), indent=1)
+            time.sleep(0.02)
 
     def in_service(self) -> None:
         """Wait until every board is idle."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 
+from tests.patience import PATIENCE_S
+
 
 class Recorder:
     """A relay that keeps what a client sends."""
@@ -38,4 +40,4 @@ class Recorder:
 
     def close(self) -> None:
         self._listener.close()
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=PATIENCE_S)

@@ -21,6 +21,7 @@ from rpc_server.security.auth import Peer, Role
 from rpc_server.tracker.link import TrackerLink
 from rpc_server.wire import messages as wire
 from rpc_server.wire.listener import Listener, Methods, ServerAccess
+from tests.patience import PATIENCE_S
 from tests.unit.measure import fakes
 
 Answer = Callable[[bytes], bytes]
@@ -71,7 +72,7 @@ def open_listener(hello: Answer, submit: Answer, collect: Answer) -> Iterator[Li
         yield listener
     finally:
         listener.close()
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE_S)
 
 
 @contextlib.contextmanager
@@ -82,13 +83,14 @@ def rogue_board(
     hello: Answer = welcome,
     submit: Answer = queued,
     collect: Answer = never_done,
-) -> Iterator[None]:
-    """In the farm at `tracker`, 'HOST:PORT', until the end."""
+) -> Iterator[str]:
+    """Its own address; in the farm at `tracker`, 'HOST:PORT' too, until the end."""
     with open_listener(hello, submit, collect) as listener:
         gate = Gate("rogue")
         profile = fakes.FakeExecutor().profile(fakes.request(fakes.GOOD).target)
+        address = f"127.0.0.1:{listener.port}"
         post = Post(
-            name=name, key="k", address=f"127.0.0.1:{listener.port}", gate=gate,
+            name=name, key="k", address=address, gate=gate,
             info=lambda: {"profile": profile.to_json()}, stats=dict,
             raise_floor=gate.raise_floor, remeasure=lambda: None,
         )  # fmt: skip
@@ -101,9 +103,9 @@ def rogue_board(
         )
         thread = threading.Thread(target=agent.run, daemon=True)
         thread.start()
-        assert there.wait(10.0)
+        assert there.wait(PATIENCE_S)
         try:
-            yield
+            yield address
         finally:
             agent.stop()
-            thread.join(timeout=10)
+            thread.join(timeout=PATIENCE_S)

@@ -26,11 +26,10 @@ from rpc_server.security.freshness import SealedConnection
 from rpc_server.wire import listener as door_module
 from rpc_server.wire import messages as wire
 from rpc_server.wire.link import LINK_ERRORS, BytesConnection, CappedChannel, connect
+from tests.patience import PATIENCE_S
 from tests.unit.rpc_server.farm_certs import FarmCerts, make_farm
 from tests.unit.rpc_server.test_board import ToldDevice
-from tests.unit.rpc_server.test_tls import SHORT, WAIT_S, refused, site
-
-PATIENT = dataclasses.replace(SHORT, opening_s=600.0)
+from tests.unit.rpc_server.test_tls import LIMITS, refused, site
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +115,14 @@ def served(gate: Gate | None) -> Iterator[BytesConnection]:
     server = BoardServer(board, "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve)
     thread.start()
-    link = connect("127.0.0.1", server.port, WAIT_S)
+    link = connect("127.0.0.1", server.port, PATIENCE_S)
     try:
         yield link
     finally:
         with contextlib.suppress(*LINK_ERRORS):
             link.drop()
         server.close()
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE_S)
 
 
 LARGE = b'{"v":3,"kind":"submit","x":"' + b"x" * (1 << 20) + b'"}'
@@ -136,19 +135,19 @@ LARGE = b'{"v":3,"kind":"submit","x":"' + b"x" * (1 << 20) + b'"}'
 )
 def test_whoever_is_admitted_sends_batches(gate: Gate | None, ticket: str) -> None:
     with served(gate) as bare:
-        link = SealedConnection(bare, WAIT_S)
-        wire.decode_hello(link.call("hello", wire.encode_greeting(ticket), WAIT_S))
+        link = SealedConnection(bare, PATIENCE_S)
+        wire.decode_hello(link.call("hello", wire.encode_greeting(ticket), PATIENCE_S))
         with pytest.raises(DeviceError, match="KeyError 'tasks'"):  # it was read
-            wire.decode_job(link.call("submit", LARGE, WAIT_S))
+            wire.decode_job(link.call("submit", LARGE, PATIENCE_S))
 
 
 @pytest.mark.parametrize("tickets", [(), ("",), ("1:forged",)], ids=["none", "empty", "forged"])
 def test_whoever_has_no_lease_does_not(tickets: tuple[str, ...]) -> None:
     with served(Gate("s")) as link:
         for ticket in tickets:
-            link.call("hello", wire.encode_greeting(ticket), WAIT_S)
+            link.call("hello", wire.encode_greeting(ticket), PATIENCE_S)
         with pytest.raises(LINK_ERRORS):
-            link.call("submit", LARGE, WAIT_S)
+            link.call("submit", LARGE, PATIENCE_S)
 
 
 # ----------------------------------------------------------------------------------------- places
@@ -159,13 +158,11 @@ def silent(port: int, host: str = "127.0.0.1") -> socket.socket:
 
 
 def test_silent_links_count_as_their_peer_s(tmp_path: Path, farm: FarmCerts) -> None:
-    with site(tmp_path, farm.of("board"), PATIENT) as here:
-        links = [here.visit(farm.of("alice")) for _ in range(4)]
-        while len(here.guests.peers) < 4:  # all have shaken hands
-            threading.Event().wait(0.005)
+    with site(tmp_path, farm.of("board")) as here:
+        links = [here.known(farm.of("alice")) for _ in range(4)]
         with pytest.raises(LINK_ERRORS, match="too many links: 0 of 6, 3 of 3 yours"):
-            links[3].call("reverse", b"ab", WAIT_S)
-        assert links[0].call("reverse", b"ab", WAIT_S) == b"ba"
+            links[3].call("reverse", b"ab", PATIENCE_S)
+        assert links[0].call("reverse", b"ab", PATIENCE_S) == b"ba"
         assert not refused(here, farm.of("builder"))
         for link in links:
             link.drop()
@@ -176,13 +173,11 @@ def test_other_machines_leave_this_one_its_places(
 ) -> None:
     """127.0.0.2 plays the other machine, which opens connections all the while."""
     monkeypatch.setattr(door_module, "is_loopback", lambda host: host == "127.0.0.1")
-    limits = dataclasses.replace(PATIENT, opening=1)
+    limits = dataclasses.replace(LIMITS, opening=1)
     with site(tmp_path, farm.of("board"), limits) as here:
-        own = here.visit(farm.of("alice"))
-        while not here.guests.peers:
-            threading.Event().wait(0.005)
+        own = here.known(farm.of("alice"))
         others = [silent(here.listener.port, "127.0.0.2") for _ in range(20)]
-        assert own.call("reverse", b"ab", WAIT_S) == b"ba"
+        assert own.call("reverse", b"ab", PATIENCE_S) == b"ba"
         for sock in others:
             sock.close()
         own.drop()
@@ -193,11 +188,11 @@ def test_links_of_other_machines_leave_this_one_some(
 ) -> None:
     monkeypatch.setattr(door_module, "is_loopback", lambda _: False)
     monkeypatch.setattr(door_module, "LOCAL_SHARE", 3)
-    limits = dataclasses.replace(PATIENT, links_per_peer=99)
+    limits = dataclasses.replace(LIMITS, links_per_peer=99)
     with site(tmp_path, farm.of("board"), limits) as here:
         links = [here.visit(farm.of("alice")) for _ in range(4)]
         for link in links:
-            assert link.call("reverse", b"ab", WAIT_S) == b"ba"
+            assert link.call("reverse", b"ab", PATIENCE_S) == b"ba"
         assert refused(here, farm.of("alice"))
         monkeypatch.setattr(door_module, "is_loopback", lambda _: True)
         assert not refused(here, farm.of("alice"))
@@ -206,27 +201,27 @@ def test_links_of_other_machines_leave_this_one_some(
 
 
 def test_the_machine_that_has_most_silent_connections_loses_one(tmp_path: Path) -> None:
-    limits = dataclasses.replace(PATIENT, opening=4)
+    limits = dataclasses.replace(LIMITS, opening=4)
     with site(tmp_path, None, limits) as here:
         first = here.visit(None)
         flood = [silent(here.listener.port, "127.0.0.2") for _ in range(40)]
-        assert first.call("reverse", b"ab", WAIT_S) == b"ba"
+        assert first.call("reverse", b"ab", PATIENCE_S) == b"ba"
         for sock in flood:
             sock.close()
         first.drop()
 
 
 def test_an_idle_local_link_makes_place_for_the_next(tmp_path: Path) -> None:
-    with site(tmp_path, None, dataclasses.replace(PATIENT, links=2)) as here:
+    with site(tmp_path, None, dataclasses.replace(LIMITS, links=2)) as here:
         links = [here.visit(None) for _ in range(2)]
         for link in links:
-            assert link.call("reverse", b"ab", WAIT_S) == b"ba"
+            assert link.call("reverse", b"ab", PATIENCE_S) == b"ba"
         assert refused(here, None)  # both have just been used
         for visit in here.listener._visits:
-            visit.heard_s -= 2 * PATIENT.opening_s
-        assert links[1].call("reverse", b"ab", WAIT_S) == b"ba"
+            visit.heard_s -= 2 * LIMITS.opening_s
+        assert links[1].call("reverse", b"ab", PATIENCE_S) == b"ba"
         assert not refused(here, None)
-        assert links[1].call("reverse", b"ab", WAIT_S) == b"ba"
+        assert links[1].call("reverse", b"ab", PATIENCE_S) == b"ba"
         with pytest.raises(LINK_ERRORS):
-            links[0].call("reverse", b"ab", WAIT_S)
+            links[0].call("reverse", b"ab", PATIENCE_S)
         links[1].drop()

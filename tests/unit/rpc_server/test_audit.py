@@ -19,6 +19,7 @@ from rpc_server.board.job import Abilities
 from rpc_server.security.audit import MAX_TEXT, AuditLog
 from rpc_server.security.auth import Peer, Role
 from rpc_server.wire import messages as wire
+from tests.patience import PATIENCE_S
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.test_objects import Recorder
 
@@ -127,7 +128,7 @@ def test_batches_are_noted_when_they_come_and_when_they_end(tmp_path: Path) -> N
     progress = wire.decode_progress(subject.methods(1, ALICE)["collect"](ask))
     assert [r.status for r in progress.results] == [Status.OK]
     subject.stop()
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE_S)
     events = [(e["who"], e["what"], e["result"]) for e in lines(path)]
     assert events == [("alice", "submit", "queued"), ("alice", "measure", "done")]
 

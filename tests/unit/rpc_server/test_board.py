@@ -18,6 +18,7 @@ from rpc_server.board import device as board_module
 from rpc_server.board.device import BoardDevice
 from rpc_server.board.job import Abilities
 from rpc_server.wire import messages as wire
+from tests.patience import PATIENCE_S
 from tests.unit.measure import fakes
 
 DONE = MeasureResult(status=Status.OK, times_s=(1.0,))
@@ -96,7 +97,7 @@ def running(clock: Callable[[], float] | None = None) -> Iterator[Subject]:
         yield Subject(device, board)
     finally:
         board.stop()
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -155,7 +156,7 @@ def test_a_client_that_went_away_frees_the_board(subject: Subject) -> None:
     waiting = subject.submit(1, owner=1)
     other = subject.submit(1, owner=2)
     subject.board.forget(1)
-    assert subject.device.stopped.acquire(timeout=10)
+    assert subject.device.stopped.acquire(timeout=PATIENCE_S)
     subject.device.permits.release()
     assert len(subject.all_of(other, 1, owner=2)) == 1
     with pytest.raises(DeviceError, match="no such batch"):
@@ -170,7 +171,7 @@ def test_a_client_that_stops_collecting_frees_the_board() -> None:
         subject.all_of(idle, 1)
         now[0] = board_module.ABANDONED_S + 1
         other = subject.submit(1, owner=2)
-        assert subject.device.stopped.acquire(timeout=10)
+        assert subject.device.stopped.acquire(timeout=PATIENCE_S)
         subject.device.permits.release()
         assert len(subject.all_of(other, 1, owner=2)) == 1
 

@@ -22,6 +22,7 @@ from rpc_server.client.farm_runner import FarmAddress
 from rpc_server.client.options import Deadlines
 from rpc_server.runners import runner_for
 from rpc_server.tracker.types import FarmError
+from tests.patience import PATIENCE_S
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.farms import LEASE_S, ROOT, FarmProcesses, running_farm
 
@@ -55,6 +56,7 @@ def slow(count: int) -> tuple:  # type: ignore[type-arg]
 def test_a_batch_is_spread_over_the_boards_and_reported_once(farm: FarmProcesses) -> None:
     seen: Counter[int] = Counter()
     with farm.runner(boards=2) as runner:
+        farm.together(runner, 2)
         results = runner.measure(slow(8), lambda n, _: seen.update([n]))
     assert [r.status for r in results] == [Status.OK] * 8
     assert seen == Counter(range(8))
@@ -215,8 +217,10 @@ def test_boards_whose_device_does_not_come_back_are_quarantined(farm: FarmProces
         results = runner.measure((fakes.request(fakes.GONE),) * 3)
     assert {r.status for r in results} == {Status.DEVICE_LOST}
     assert all("does not come back" in r.error for r in results)
-    away = {"quarantined", "probation"}
-    farm.wait_for(lambda status: {b["state"] for b in status["boards"]} <= away)
+    farm.wait_for(lambda status: sum(b["faults"] for b in status["boards"]) >= 9)
+    boards, away = farm.status()["boards"], {"quarantined", "probation"}
+    # Which of the two has how many of them is a matter of who was faster.
+    assert all((b["state"] in away) == (b["faults"] >= 3) for b in boards), boards
 
 
 def test_what_a_board_refuses_is_an_error_and_no_fault_of_it(farm: FarmProcesses) -> None:
@@ -269,7 +273,7 @@ def test_status_as_text_and_json(farm: FarmProcesses, capsys: pytest.CaptureFixt
     with farm.runner() as runner:
         runner.measure((fakes.request(fakes.GOOD), fakes.request(fakes.SEGFAULT)))
         words = {"BOARD", "b0", "b1", "leased", "local", "RUN_CRASH"}
-        text, deadline = "", time.monotonic() + 60
+        text, deadline = "", time.monotonic() + PATIENCE_S
         # A board tells of its results with its next heartbeat.
         while any(w not in text for w in words) and time.monotonic() < deadline:
             main(["status", "--tracker", farm.address])
@@ -300,7 +304,7 @@ def test_status_is_watched_over_a_restart_until_interrupted(farm: FarmProcesses)
             assert watch.poll() is None
         assert len(json.loads(line)["boards"]) == 2
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(timeout=60) == 130
+        assert watch.wait(timeout=PATIENCE_S) == 130
 
 
 def test_decisions_are_carried_out(

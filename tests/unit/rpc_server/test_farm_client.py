@@ -17,6 +17,7 @@ from rpc_server.tracker.store import StateStore
 from rpc_server.tracker.types import FarmRules, Registered
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire.link import LinkLostError
+from tests.patience import PATIENCE_S
 
 BOARD = Peer(name="rpi", role=Role.BOARD)
 ALICE = Peer(name="alice", role=Role.CLIENT)
@@ -78,10 +79,10 @@ def test_a_tracker_whose_clock_was_set_back_is_heard(tmp_path: Path) -> None:
     granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
     session = leased(Link(trackers), Link(trackers), granted.put)
     session.want(1)
-    first = granted.get(timeout=10)
+    first = granted.get(timeout=PATIENCE_S)
     trackers.start(behind_s=3600.0)
     session.release(first.fence, 1, "")
-    assert granted.get(timeout=10).fence > first.fence
+    assert granted.get(timeout=PATIENCE_S).fence > first.fence
     session.close()
     trackers.stop()
 
@@ -100,7 +101,7 @@ def test_many_requests_go_out_in_small_messages(tmp_path: Path) -> None:
     session = leased(Measured(trackers), Measured(trackers), granted.put)
     session.want(100)
     for _ in range(ASKS + 6):  # one board, which all of them get in turn
-        session.release(granted.get(timeout=30).fence, 1, "")
+        session.release(granted.get(timeout=PATIENCE_S).fence, 1, "")
     session.close()
     assert max(sizes) < 16 << 10
     trackers.stop()
@@ -123,13 +124,13 @@ def test_a_grant_that_overtakes_the_answer_to_its_request_is_kept(tmp_path: Path
     class Quick(Link):
         def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
             reply = super().call(name, payload, timeout_s)
-            heard.append(used.wait(timeout=10))
+            heard.append(used.wait(timeout=PATIENCE_S))
             released.extend(r.fence for r in farm_wire.decode_sync(payload, "alice").releases)
             return reply
 
     session = leased(Watch(trackers), Quick(trackers), lambda _: used.set())
-    assert watching.acquire(timeout=10)
-    assert watching.acquire(timeout=10)  # the first is answered at once, the second waits
+    assert watching.acquire(timeout=PATIENCE_S)
+    assert watching.acquire(timeout=PATIENCE_S)  # the first is answered at once, the second waits
     session.want(1)
     assert heard == [True]
     session.close()
@@ -157,12 +158,12 @@ def test_a_request_is_under_way_on_one_link_at_a_time(tmp_path: Path) -> None:
             sent.extend(a.request for a in farm_wire.decode_sync(payload, "alice").asks)
             if not held.is_set():  # not before the other link has sent another message
                 held.set()
-                assert again.acquire(timeout=10)
+                assert again.acquire(timeout=PATIENCE_S)
             return super().call(name, payload, timeout_s)
 
     session = leased(Watch(trackers), Quick(trackers), granted.put)
     session.want(1)
-    granted.get(timeout=10)
+    granted.get(timeout=PATIENCE_S)
     session.close()
     assert len(sent) == len(set(sent))
     trackers.stop()
@@ -190,15 +191,15 @@ def test_what_a_thread_gives_back_while_the_session_ends_is_given_back_twice(
             reply = super().call(name, payload, timeout_s)
             if farm_wire.decode_sync(payload, "alice").releases:
                 if threading.current_thread() is giving:
-                    assert ending.wait(timeout=10)
+                    assert ending.wait(timeout=PATIENCE_S)
                 else:
                     ending.set()
-                    giving.join(timeout=10)
+                    giving.join(timeout=PATIENCE_S)
             return reply
 
     session = leased(Watch(trackers), Quick(trackers), granted.put)
     session.want(1)
-    fence = granted.get(timeout=10).fence
+    fence = granted.get(timeout=PATIENCE_S).fence
     giving = threading.Thread(target=session.release, args=(fence, 1, ""))
     giving.start()
     session.close()

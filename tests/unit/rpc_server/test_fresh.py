@@ -20,6 +20,7 @@ from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
 from rpc_server.wire.link import connect
 from rpc_server.wire.listener import Listener
+from tests.patience import PATIENCE_S
 from tests.unit.rpc_server.recorder import Recorder
 
 NAMES = frozenset({"take"})
@@ -89,7 +90,7 @@ def listener() -> Iterator[tuple[Tracker, Listener]]:
     yield tracker, listener
     tracker.stop()
     listener.close()
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE_S)
     store.close()
 
 
@@ -100,33 +101,33 @@ def test_a_recorded_session_that_is_sent_again_is_granted_nothing(
     recorder = Recorder(here.port)
     client, board = TrackerLink("127.0.0.1", recorder.port), TrackerLink("127.0.0.1", here.port)
     event = Registered(board="b0", key="k", address="h:1", secret="s")
-    board.call("register", farm_wire.encode_register(event), 10.0)
+    board.call("register", farm_wire.encode_register(event), PATIENCE_S)
     asked = farm_wire.Sync(session="s", asks=(Asked(client="", request="r", key="k"),))
-    view = farm_wire.decode_view(client.call("sync", farm_wire.encode_sync(asked), 10.0))
+    view = farm_wire.decode_view(client.call("sync", farm_wire.encode_sync(asked), PATIENCE_S))
     (grant,) = view.grants
     recorded = b"".join(recorder.sent)  # before the board is given back
     gone = farm_wire.Sync(
         session="s", releases=(farm_wire.Released(client="", fence=grant.fence),)
     )
-    client.call("sync", farm_wire.encode_sync(gone), 10.0)
+    client.call("sync", farm_wire.encode_sync(gone), PATIENCE_S)
     client.close()
     recorder.close()
-    with socket.create_connection(("127.0.0.1", here.port), timeout=10.0) as again:
+    with socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as again:
         again.sendall(recorded)
         again.shutdown(socket.SHUT_WR)
         while again.recv(65536):
             continue
-    status = wire.decode("farm", board.call("status", wire.encode("status", {}), 10.0))
+    status = wire.decode("farm", board.call("status", wire.encode("status", {}), PATIENCE_S))
     assert [b["state"] for b in status["boards"]] == ["idle"]
     board.close()
 
 
 def test_a_tracker_takes_nothing_that_is_not_sealed(listener: tuple[Tracker, Listener]) -> None:
     _, here = listener
-    plain = connect("127.0.0.1", here.port, 10.0, None, frozenset({Role.TRACKER}))
+    plain = connect("127.0.0.1", here.port, PATIENCE_S, None, frozenset({Role.TRACKER}))
     event = Registered(board="b0", key="k", address="h:1", secret="s")
     with pytest.raises(DeviceError, match="is not of this link"):
         farm_wire.decode_board_status(
-            plain.call("register", farm_wire.encode_register(event), 10.0)
+            plain.call("register", farm_wire.encode_register(event), PATIENCE_S)
         )
     plain.drop()

@@ -12,8 +12,7 @@ from rpc_server.tracker.group_commit import GroupCommit
 from rpc_server.tracker.state import FarmState
 from rpc_server.tracker.store import Changes, StateStore
 from rpc_server.tracker.types import FarmRules, Registered
-
-WAIT_S = 30.0
+from tests.patience import PATIENCE_S
 
 
 class SlowDisk(StateStore):
@@ -26,7 +25,7 @@ class SlowDisk(StateStore):
 
     def write(self, changes: Changes) -> None:
         self.begun.release()
-        assert self.may_write.acquire(timeout=WAIT_S)
+        assert self.may_write.acquire(timeout=PATIENCE_S)
         super().write(changes)
         self.written.append(len(changes.rows))
 
@@ -53,11 +52,11 @@ class Site:
 
         self.threads.append(threading.Thread(target=work))
         self.threads[-1].start()
-        assert self.noted.acquire(timeout=WAIT_S)
+        assert self.noted.acquire(timeout=PATIENCE_S)
 
     def join(self) -> None:
         for thread in self.threads:
-            thread.join(timeout=WAIT_S)
+            thread.join(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def test_what_comes_during_a_flush_is_flushed_together_after_it(site: Site) -> None:
     site.register("first")
-    assert site.store.begun.acquire(timeout=WAIT_S)
+    assert site.store.begun.acquire(timeout=PATIENCE_S)
     for number in range(8):
         site.register(f"later-{number}")
     assert site.answered == []
@@ -82,10 +81,11 @@ def test_what_comes_during_a_flush_is_flushed_together_after_it(site: Site) -> N
 
 def test_nobody_is_answered_before_it_is_on_the_disk(site: Site) -> None:
     site.register("first")
-    assert site.store.begun.acquire(timeout=WAIT_S)
+    assert site.store.begun.acquire(timeout=PATIENCE_S)
     site.register("second")
     site.store.may_write.release()
-    assert site.store.begun.acquire(timeout=WAIT_S)  # the first is on the disk, the second is not
+    # The first is on the disk, the second is not.
+    assert site.store.begun.acquire(timeout=PATIENCE_S)
     with site.lock:
         assert "second" not in site.answered
     site.store.may_write.release()

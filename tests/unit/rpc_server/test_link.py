@@ -18,6 +18,7 @@ from rpyc.core.vinegar import GenericException
 
 from rpc_server.wire import link
 from rpc_server.wire.link import LINK_ERRORS, CappedChannel, Exposed, attach
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -38,16 +39,16 @@ def pair() -> Iterator[tuple[socket.socket, threading.Thread]]:
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)
     client.close()
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE_S)
     server.close()
     assert not thread.is_alive()
 
 
 def test_a_method_is_called_with_bytes(pair: tuple[socket.socket, threading.Thread]) -> None:
     connection = attach(pair[0], Exposed({}))
-    assert connection.call("reverse", b"abc", 5.0) == b"cba"
+    assert connection.call("reverse", b"abc", PATIENCE_S) == b"cba"
     large = bytes(range(256)) * 1000
-    assert connection.call("reverse", large, 5.0) == large[::-1]
+    assert connection.call("reverse", large, PATIENCE_S) == large[::-1]
     connection.drop()
 
 
@@ -57,14 +58,14 @@ def test_a_link_that_is_dropped_while_it_sends_is_a_lost_link(
     connection = attach(pair[0], Exposed({}))
     monkeypatch.setattr(CappedChannel, "send", lambda *_: connection.drop())
     with pytest.raises(EOFError, match="the link was closed"):
-        connection.call("reverse", b"abc", 5.0)
+        connection.call("reverse", b"abc", PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", ["invert", "__class__", "methods", ""])
 def test_other_names_are_refused(pair: tuple[socket.socket, threading.Thread], name: str) -> None:
     connection = attach(pair[0], Exposed({}))
     with pytest.raises((ValueError, GenericException), match="expected one of reverse"):
-        connection.call(name, b"", 5.0)
+        connection.call(name, b"", PATIENCE_S)
     connection.drop()
 
 
@@ -85,7 +86,7 @@ def test_an_ordinary_rpyc_client_gets_nothing_else(
     pair: tuple[socket.socket, threading.Thread], handler: int, arguments: tuple[object, ...]
 ) -> None:
     stranger = Connection(
-        VoidService(), Channel(SocketStream(pair[0])), {"sync_request_timeout": 5}
+        VoidService(), Channel(SocketStream(pair[0])), {"sync_request_timeout": PATIENCE_S}
     )
     with pytest.raises(Exception) as caught:
         stranger.sync_request(handler, *arguments)
@@ -95,7 +96,7 @@ def test_an_ordinary_rpyc_client_gets_nothing_else(
 
 def test_references_are_refused(pair: tuple[socket.socket, threading.Thread]) -> None:
     stranger = Connection(
-        VoidService(), Channel(SocketStream(pair[0])), {"sync_request_timeout": 5}
+        VoidService(), Channel(SocketStream(pair[0])), {"sync_request_timeout": PATIENCE_S}
     )
     with pytest.raises(ValueError, match="only plain values"):
         stranger.sync_request(consts.HANDLE_CALL, "reverse", object())
@@ -144,5 +145,5 @@ def test_strangers_only_end_their_own_connection(
     # The other side may have hung up by now.
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_WR)
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE_S)
     assert not thread.is_alive()

@@ -24,6 +24,7 @@ from rpc_server.tracker.store import StateStore
 from rpc_server.tracker.types import FarmError, FarmRules, Registered
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire.refusals import LinkRefusedError, speaks_tls
+from tests.patience import PATIENCE_S
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.farm_certs import FarmCerts, make_farm
 
@@ -52,13 +53,13 @@ def tracker(credentials: Credentials | None) -> Iterator[int]:
             subject.stop()
             listener.close()
             for thread in threads:
-                thread.join(timeout=10)
+                thread.join(timeout=PATIENCE_S)
 
 
 def register(link: TrackerLink) -> None:
     info = {"profile": fakes.FakeExecutor().profile(fakes.request(0).target).to_json()}
     event = Registered(board="board", key="k", address="127.0.0.1:1", secret="s", info=info)
-    link.call("register", farm_wire.encode_register(event), 10.0)
+    link.call("register", farm_wire.encode_register(event), PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_tracker_says_why_a_certificate_is_no_good(
     ):
         for _ in range(5):  # and never a reset connection instead
             with pytest.raises(LinkRefusedError, match=reason):
-                link.call("status", b"x" * 100_000, 10.0)
+                link.call("status", b"x" * 100_000, PATIENCE_S)
 
 
 def test_a_client_without_certificates_is_told_that_it_needs_one(farm: FarmCerts) -> None:
@@ -111,7 +112,7 @@ def test_a_server_of_another_role_is_refused_at_once(farm: FarmCerts) -> None:
         contextlib.closing(TrackerLink("127.0.0.1", port, farm.of("alice"))) as link,
         pytest.raises(LinkRefusedError, match="expected a tracker here"),
     ):
-        link.call("status", b"", 10.0)
+        link.call("status", b"", PATIENCE_S)
 
 
 def test_a_client_that_is_revoked_while_it_waits_is_told_at_once(farm: FarmCerts) -> None:

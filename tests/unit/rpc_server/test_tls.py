@@ -22,11 +22,10 @@ from rpc_server.security.auth import AuthError, Peer, Role, peer_of
 from rpc_server.security.tls import Credentials
 from rpc_server.wire.link import LINK_ERRORS, BytesConnection, connect
 from rpc_server.wire.listener import PAUSE_S, LinkLimits, Listener, Methods, ServerAccess
+from tests.patience import PATIENCE_S
 from tests.unit.rpc_server.farm_certs import NOW, FarmCerts, make_farm
 
-WAIT_S = 30.0
-"""For what happens at once where nobody else uses the machine."""
-SHORT = LinkLimits(links=6, links_per_peer=3, opening=4, opening_s=0.4, idle_s=30.0)
+LIMITS = LinkLimits(links=6, links_per_peer=3, opening=4, opening_s=5 * PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +54,24 @@ class Site:
     audit: Path
 
     def visit(self, credentials: Credentials | None, **options: object) -> BytesConnection:
-        return connect("127.0.0.1", self.listener.port, WAIT_S, credentials, **options)  # type: ignore[arg-type]
+        return connect("127.0.0.1", self.listener.port, PATIENCE_S, credentials, **options)  # type: ignore[arg-type]
+
+    def known(self, credentials: Credentials) -> BytesConnection:
+        """A link that counts among its peer's from here on: the server learns its name a moment
+        after the client has shaken hands, of two that come together in any order."""
+        links, until = self._named() + 1, time.monotonic() + PATIENCE_S
+        link = self.visit(credentials)
+        while self._named() < links and time.monotonic() < until:
+            threading.Event().wait(0.005)
+        return link
+
+    def _named(self) -> int:
+        with self.listener._lock:
+            return sum(visit.peer is not None for visit in self.listener._visits)
 
     def refusals(self) -> list[str]:
         """Reasons in the audit log; the client knows of its refusal a moment before."""
-        until = time.monotonic() + WAIT_S
+        until = time.monotonic() + PATIENCE_S
         while not (lines := self.audit.read_text().splitlines()) and time.monotonic() < until:
             threading.Event().wait(0.005)
         return [json.loads(line)["result"] for line in lines]
@@ -67,7 +79,7 @@ class Site:
 
 @contextlib.contextmanager
 def site(
-    tmp_path: Path, credentials: Credentials | None, limits: LinkLimits = SHORT
+    tmp_path: Path, credentials: Credentials | None, limits: LinkLimits = LIMITS
 ) -> Iterator[Site]:
     guests, path = Guests(), tmp_path / "audit.log"
     access = ServerAccess(
@@ -84,7 +96,7 @@ def site(
         yield Site(listener, guests, path)
     finally:
         listener.close()
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -93,7 +105,7 @@ def refused(site: Site, credentials: Credentials | None) -> bool:
     connection = None
     try:
         connection = site.visit(credentials)
-        connection.call("reverse", b"abc", WAIT_S)
+        connection.call("reverse", b"abc", PATIENCE_S)
     except LINK_ERRORS:
         return True
     finally:
@@ -107,7 +119,7 @@ def test_a_client_gets_in_and_is_known_by_name(tmp_path: Path, farm: FarmCerts) 
     with site(tmp_path, farm.of("board")) as here:
         link = here.visit(farm.of("alice"))
         large = bytes(range(256)) * 4000
-        assert link.call("reverse", large, 5.0) == large[::-1]
+        assert link.call("reverse", large, PATIENCE_S) == large[::-1]
         (peer,) = here.guests.peers
         assert (peer.name, peer.role, peer.objects) == ("alice", Role.CLIENT, False)
         link.drop()
@@ -116,7 +128,7 @@ def test_a_client_gets_in_and_is_known_by_name(tmp_path: Path, farm: FarmCerts) 
 def test_the_right_to_send_objects_is_in_the_certificate(tmp_path: Path, farm: FarmCerts) -> None:
     with site(tmp_path, farm.of("board")) as here:
         link = here.visit(farm.of("builder"))
-        assert link.call("reverse", b"ab", 3.0) == b"ba"
+        assert link.call("reverse", b"ab", PATIENCE_S) == b"ba"
         assert here.guests.peers[0].objects
         link.drop()
 
@@ -152,7 +164,7 @@ def test_no_certificate_does_not_get_in(tmp_path: Path, farm: FarmCerts) -> None
         bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
         plain = socket.create_connection(("127.0.0.1", here.listener.port))
         with contextlib.suppress(OSError), bare.wrap_socket(plain) as sock:
-            sock.settimeout(3.0)
+            sock.settimeout(PATIENCE_S)
             assert sock.recv(1) == b""
         assert refused(here, None)
         assert here.guests.peers == []
@@ -181,9 +193,9 @@ def test_revocation_ends_links_that_are_open(tmp_path: Path) -> None:
     farm = make_farm(tmp_path / "farm")
     with site(tmp_path, farm.of("board")) as here:
         link = here.visit(farm.of("alice"))
-        assert link.call("reverse", b"ab", 3.0) == b"ba"
+        assert link.call("reverse", b"ab", PATIENCE_S) == b"ba"
         farm.revoke("alice")
-        assert here.guests.gone.acquire(timeout=WAIT_S)
+        assert here.guests.gone.acquire(timeout=PATIENCE_S)
         link.drop()
         assert refused(here, farm.of("alice"))
         assert not refused(here, farm.of("builder"))
@@ -203,16 +215,15 @@ def test_a_certificate_that_ends_ends_its_link(tmp_path: Path) -> None:
     listener = Listener("127.0.0.1", 0, access)
     thread = threading.Thread(target=listener.serve)
     thread.start()
-    link = connect("127.0.0.1", listener.port, 3.0, farm.of("short"))
-    assert guests.gone.acquire(timeout=WAIT_S)
+    link = connect("127.0.0.1", listener.port, PATIENCE_S, farm.of("short"))
+    assert guests.gone.acquire(timeout=PATIENCE_S)
     link.drop()
     listener.close()
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE_S)
 
 
 def test_silent_connections_keep_nobody_out(tmp_path: Path, farm: FarmCerts) -> None:
-    patient = dataclasses.replace(SHORT, opening_s=600.0)
-    with site(tmp_path, farm.of("board"), patient) as here:
+    with site(tmp_path, farm.of("board")) as here:
         silent = [socket.create_connection(("127.0.0.1", here.listener.port)) for _ in range(40)]
         assert not refused(here, farm.of("alice"))
         for sock in silent:
@@ -232,28 +243,28 @@ def test_a_door_without_files_left_waits_for_some(
 
     monkeypatch.setattr(socket.socket, "accept", accept)
     with site(tmp_path, None):
-        assert enough.wait(WAIT_S)
+        assert enough.wait(PATIENCE_S)
     assert tries[2] - tries[0] >= 2 * PAUSE_S
 
 
 def test_a_silent_connection_is_closed_after_a_while(tmp_path: Path) -> None:
     with (
-        site(tmp_path, None) as here,
-        socket.create_connection(("127.0.0.1", here.listener.port), timeout=5.0) as sock,
+        site(tmp_path, None, dataclasses.replace(LIMITS, opening_s=0.4)) as here,
+        socket.create_connection(("127.0.0.1", here.listener.port), timeout=PATIENCE_S) as sock,
     ):
         data = sock.recv(100)
         while data:  # rpyc says good-bye
             data = sock.recv(100)
-        assert here.guests.gone.acquire(timeout=WAIT_S)
+        assert here.guests.gone.acquire(timeout=PATIENCE_S)
 
 
 def test_one_certificate_has_a_limited_number_of_links(tmp_path: Path, farm: FarmCerts) -> None:
     with site(tmp_path, farm.of("board")) as here:
-        links = [here.visit(farm.of("alice")) for _ in range(4)]
+        links = [here.known(farm.of("alice")) for _ in range(4)]
         for link in links[:3]:
-            assert link.call("reverse", b"ab", 3.0) == b"ba"
+            assert link.call("reverse", b"ab", PATIENCE_S) == b"ba"
         with pytest.raises(LINK_ERRORS, match="too many links: 3 of 6, 3 of 3 yours"):
-            links[3].call("reverse", b"ab", 3.0)
+            links[3].call("reverse", b"ab", PATIENCE_S)
         assert not refused(here, farm.of("builder"))
         for link in links:
             link.drop()

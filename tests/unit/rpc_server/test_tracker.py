@@ -25,6 +25,7 @@ from rpc_server.tracker.types import Asked, Beat, FarmError, FarmRules, Register
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
 from rpc_server.wire.farm import Sync, View
+from tests.patience import PATIENCE_S
 
 BOARD = Peer(name="rpi", role=Role.BOARD)
 ALICE = Peer(name="alice", role=Role.CLIENT)
@@ -105,7 +106,7 @@ def test_a_client_that_waits_hears_of_its_board(subject: Subject) -> None:
     )
     thread.start()
     subject.sync(ALICE, releases=(Released(client="", fence=grant.fence),))
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE_S)
     assert [g.board for g in views[0].grants] == ["rpi"]
 
 

@@ -22,11 +22,11 @@ from autotune.runtime.pool import RUNS_PER_CORE, Pool, runs_at_once
 from autotune.runtime.session import Session
 from autotune.target import host_target
 from autotune.types import Array
+from tests.patience import PATIENCE_S
 from tests.unit.runtime import fakes
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 Y = X * 3 + 1
-PATIENCE_S = 20.0
 
 
 class Gate(fakes.CallbackLibrary):

@@ -33,6 +33,7 @@ from cost_model.models import COST_MODELS, Dataset
 from cost_model.subject import Subject
 from search_spaces.rules import rule_for
 from tests.dask_cluster import Cluster, cluster
+from tests.patience import PATIENCE_S
 from tests.unit.report.samples import filled, tiny
 from tests.unit.tuner.fakes import MemoryStore, partition_of
 from tests.unit.tuner.synthetic import PROFILE, matmul_task, subject
@@ -237,7 +238,7 @@ def test_a_killed_worker_changes_nothing(two_workers: Cluster) -> None:
     with opened(f"dask://{two_workers.address}", chunk=CHUNK) as there:
         assert there is not None
         found = tuned(there, kill_one)
-    assert two_workers.workers[0].wait(timeout=10) == -signal.SIGKILL
+    assert two_workers.workers[0].wait(timeout=PATIENCE_S) == -signal.SIGKILL
     assert found == wanted
     assert len(found) >= 36
 
