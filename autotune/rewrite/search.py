@@ -101,6 +101,7 @@ def search(
     costs: Costs,
     time_s: float = TIME_S,
     clock: Callable[[], float] = time.thread_time,
+    *,
     width: int = _WIDTH,
 ) -> Found:
     """The best graph found in so many seconds; the same one where nothing gains. `width`: graphs
