@@ -66,7 +66,8 @@ def nasrnn() -> Any:
 
 
 def nasnet_a(width: int = 44, repeats: int = 2) -> Callable[[], Any]:
-    """Normal cells of NASNet-A (Zoph et al. 2018) on 28x28, which are what TASO rewrites."""
+    """Normal cells of NASNet-A (Zoph et al. 2018), which are what TASO rewrites: width 44 on 28x28
+    is the mobile one's first stage, 168 on 42x42 the large one's."""
 
     def separable(channels: int, kernel: int) -> Any:
         from torch import nn
@@ -140,11 +141,15 @@ def _attention(q: Any, k: Any, v: Any) -> Any:
     return torch.softmax(q @ k.transpose(1, 2) / math.sqrt(q.shape[-1]), -1) @ v
 
 
-def bert() -> Any:
-    """Two of BERT base's twelve layers (Devlin et al. 2019), 128 tokens."""
-    from torch import nn
+def bert(layers: int = 2) -> Callable[[], Any]:
+    """So many of BERT base's twelve layers (Devlin et al. 2019), 128 tokens."""
 
-    return nn.Sequential(_layer(_attention), _layer(_attention))
+    def make() -> Any:
+        from torch import nn
+
+        return nn.Sequential(*(_layer(_attention) for _ in range(layers)))
+
+    return make
 
 
 def longformer() -> Any:
@@ -215,6 +220,7 @@ def unet() -> Any:
 
 ANCHORS: dict[str, Definition] = {
     "resnet18": (vision("resnet18"), (IMAGE,)),
+    "resnet50": (vision("resnet50"), (IMAGE,)),
     "resnext50": (vision("resnext50_32x4d"), (IMAGE,)),
     "vgg19": (vision("vgg19"), (IMAGE,)),
     "inception_v3": (
@@ -225,7 +231,9 @@ ANCHORS: dict[str, Definition] = {
     "efficientnet": (vision("efficientnet_b0"), (IMAGE,)),
     "nasrnn": (nasrnn, ((1, 256),) * 3),
     "nasnet_a": (nasnet_a(), ((1, 132, 28, 28),)),
-    "bert": (bert, ((128, _WIDTH),)),
+    "nasnet_a_large": (nasnet_a(168, 6), ((1, 504, 42, 42),)),
+    "bert": (bert(), ((128, _WIDTH),)),
+    "bert_base": (bert(12), ((128, _WIDTH),)),
     "longformer": (longformer, ((512, _WIDTH),)),
     "decoder_step": (
         decoder_step, ((1, _WIDTH), *((_HEADS, 512, _WIDTH // _HEADS),) * 2),

@@ -26,7 +26,7 @@ from autotune.types import Array, Task
 TIME_S = 2.0
 """Seconds of a search, unless more are asked for."""
 _WIDTH = 3
-"""Graphs that are gone on from, of those of as many steps."""
+"""Graphs of as many steps that are gone on from, unless more are asked for."""
 _DEPTH = 8
 """Steps of a derivation."""
 _ROUNDS = 4
@@ -101,15 +101,19 @@ def search(
     costs: Costs,
     time_s: float = TIME_S,
     clock: Callable[[], float] = time.thread_time,
+    *,
+    width: int = _WIDTH,
 ) -> Found:
-    """The best graph found in so many seconds; the same one where nothing gains."""
+    """The best graph found in so many seconds; the same one where nothing gains. `width`: graphs
+    that are gone on from, of those of as many steps."""
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
         return Found(graph=graph)
-    ends_s = clock() + time_s
     estimate = MatchEstimate(costs.machine)
     if next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
     first = _State(graph=graph, tasks=costs.tasks(graph))
+    costs.expected(first.tasks, Counter())  # what every step is compared with is no search yet
+    ends_s = clock() + time_s
     best, beam, seen = first, [first], {_digest(graph)}
     promising: list[_State] = []
     complete = True
@@ -122,7 +126,7 @@ def search(
                     break
                 reached += _tried(first, state, ways, costs, seen)
         reached.sort(key=lambda s: -s.gain_s)
-        beam = reached[:_WIDTH]
+        beam = reached[:width]
         promising = _foremost([*promising, *reached])
         best = max([best, *(s for s in reached if s.sure)], key=_worth)
         if not beam or not complete:
