@@ -36,6 +36,7 @@ from autotune.runtime.results import (
 )
 from autotune.runtime.session import NOWHERE, AddressedSession, Session
 from autotune.runtime.state import StateSession
+from autotune.runtime.watched import WatchedWords
 from autotune.stored import stored, stored_as
 from autotune.types import SHORT_FLOATS, Array, TensorType
 
@@ -187,14 +188,15 @@ class CompiledModel(Closing):
         finally:
             self._pool.give(slot)
 
-    def run_at(self, addresses: Sequence[int]) -> None:
+    def run_at(self, addresses: Sequence[int], words: WatchedWords | None = None) -> bool:
         """One inference on memory of the caller's, for models that are `by_address`: addresses of
         the inputs in order, then of the outputs, all dense and apart from one another. Nothing is
-        checked. Raises ClosedError."""
+        checked but `words`: where those have changed nothing is run, and the result is False.
+        Raises ClosedError."""
         pool = self._pool
         slot = pool.take()
         try:
-            slot.session.run_at(addresses)  # type: ignore[attr-defined]
+            return slot.session.run_at(addresses, words)  # type: ignore[attr-defined, no-any-return]
         finally:
             pool.give(slot)
 

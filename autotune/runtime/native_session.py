@@ -24,6 +24,7 @@ from autotune.runtime.image import (
     Port,
 )
 from autotune.runtime.session import NOWHERE, Session
+from autotune.runtime.watched import WatchedWords
 from autotune.stored import stored_as
 from autotune.types import Array
 
@@ -75,7 +76,8 @@ class NativeSession:
         """`entry`: what runs the model, where it is not the image's own; `further`: pointers for
         it, behind those of the outputs."""
         self._image, self._library = image, library
-        self._entry: Entry = entry or _ENTRY(library.address(ENTRY_SYMBOL))
+        self._code = 0 if entry else library.address(ENTRY_SYMBOL)
+        self._entry: Entry = entry or _ENTRY(self._code)
         arena, workspace = self._own_blocks()
         self._blocks: tuple[Array, ...] = (arena, image.constants, workspace)
         self._first = FIRST_INPUT + len(image.inputs)
@@ -125,11 +127,15 @@ class NativeSession:
         """Whether `run_at` can run the model: each output is a buffer of its own, in order."""
         return self._whole
 
-    def run_at(self, addresses: Sequence[int]) -> None:
+    def run_at(self, addresses: Sequence[int], words: WatchedWords | None = None) -> bool:
         """One inference on memory of the caller's: addresses of the inputs, then of the outputs.
-        What lies there is as the model declares it: nothing is checked."""
+        What lies there is as the model declares it: nothing is checked. Where `words` have
+        changed, nothing is run, and the result is False."""
         self._bases[FIRST_INPUT : FIRST_INPUT + len(addresses)] = addresses  # type: ignore[call-overload]
+        if words is not None:
+            return bool(words.enter(words.pointer, self._code, self._pointer))
         self._entry(self._pointer)
+        return True
 
     @property
     def entry_address(self) -> int:

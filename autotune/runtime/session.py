@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
+from autotune.runtime.watched import WatchedWords
 from autotune.types import Array
 
 NOWHERE: Mapping[int, Array] = MappingProxyType({})
@@ -39,4 +40,4 @@ class AddressedSession(Protocol):
     @property
     def by_address(self) -> bool: ...
 
-    def run_at(self, addresses: Sequence[int]) -> None: ...
+    def run_at(self, addresses: Sequence[int], words: WatchedWords | None = None) -> bool: ...

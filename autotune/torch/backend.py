@@ -99,7 +99,7 @@ def compiled_graph(
     if pure and len(runs) == 1 and _is_plain(facts, inputs):
         # What AOTAutograd wraps around it would do nothing, for some microseconds a call.
         (direct,) = runs
-        return (lambda *given: direct(given)), True
+        return direct.call, True
     return compiled, pure
 
 

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from autotune.defects import described, raised
 from autotune.errors import InputError
 from autotune.frontend.torch.sizes import OpenGraphSizes, call_sizes, is_open, sized_values
+from autotune.torch.native import QuickCall
 from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
 from autotune.torch.watch import WeightWatch
 
@@ -42,14 +43,17 @@ class CompiledGraph:
         """Whether each set of sizes has a program of its own."""
         self._programs: OrderedDict[Any, PieceRunner | None] = OrderedDict()
         self._numbers = tuple(weights)
-        self._watch: WeightWatch | None = None
         self._settled = True
+        self._quick: QuickCall = _by_the_long_way
+        """Looks at the weights and runs the program, where that is one piece on its inputs'
+        memory: all that calls of small graphs need, which take longer than their work."""
         self._take(weights)
         with _disable_current_modes():  # weights are tensors with data
             self._opened = self._symbols()
             self._by_size = is_open(self._values) and self._opened is None
             if not self._by_size:
                 self._programs[None] = self._compiled(self._values)
+                self._take_quick()
 
     @property
     def ours(self) -> bool:
@@ -57,8 +61,19 @@ class CompiledGraph:
         return self._by_size or self._programs[None] is not None
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        if self._watch is not None and self._watch.changed(inputs):
+        made = self._quick(inputs)
+        return self._called(inputs) if made is None else made
+
+    def call(self, *inputs: Any) -> Sequence[Any]:
+        """The same, with every input as an argument."""
+        made = self._quick(inputs)
+        return self._called(inputs) if made is None else made
+
+    def _called(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The long way: weights may have changed, there may be no program yet."""
+        if self._watch.changed(inputs):
             self._programs.clear()
+            self._quick = _by_the_long_way
             self._take({i: inputs[i] for i in self._numbers})
             self._settled = False  # who changes weights may go on doing so
             return self._eager(inputs)
@@ -69,6 +84,7 @@ class CompiledGraph:
                 return self._eager(inputs)
             values = sized_values(self._module, inputs) if self._by_size else self._values
             self._programs[key] = self._compiled(values)
+            self._take_quick()
             if len(self._programs) > KEPT_SIZES:
                 self._programs.popitem(last=False)
         elif self._by_size:
@@ -76,9 +92,14 @@ class CompiledGraph:
         program = self._programs[key]
         return self._eager(inputs) if program is None else program(inputs)
 
+    def _take_quick(self) -> None:
+        program = self._programs.get(None)
+        if program is not None and program.direct is not None:
+            self._quick = program.direct.watching(self._watch)
+
     def _take(self, weights: Mapping[int, torch.Tensor]) -> None:
         self._weights = dict(weights)
-        self._watch = WeightWatch(weights) if weights else None
+        self._watch = WeightWatch(weights)
 
     def _eager(self, inputs: Sequence[Any]) -> Sequence[Any]:
         made: Sequence[Any] = self._module(*inputs)
@@ -124,6 +145,10 @@ class CompiledGraph:
         except Exception as error:  # a defect ends no program: PyTorch has the graph
             raised("a graph", error, "PyTorch runs it")
         return None
+
+
+def _by_the_long_way(_: Sequence[Any]) -> None:
+    """Where there is no quick way."""
 
 
 def known_weights(

@@ -15,13 +15,13 @@ import torch
 from autotune.frontend.torch.dtypes import HALVES
 from autotune.frontend.torch.importer import TensorPort
 from autotune.runtime.model import CompiledModel
+from autotune.torch.forms import Form, FormGuard
+from autotune.torch.watch import WeightWatch, taker
 from autotune.types import Array
 
 _Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
-_Check = Callable[[torch.Tensor, tuple[int, ...], tuple[int, ...]], object]
+QuickCall = Callable[[Sequence[Any]], list[torch.Tensor] | None]
 _GUARDS: Any = getattr(torch._C._dynamo, "guards", None)
-_Form = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
-"""A tensor's type, shape and strides."""
 
 
 class Model(Protocol):
@@ -73,8 +73,8 @@ class DirectCall:
     def __init__(
         self,
         model: CompiledModel,
-        takes: Sequence[_Form],
-        gives: Sequence[_Form],
+        takes: Sequence[Form],
+        gives: Sequence[Form],
         places: Sequence[int] | None = None,
     ) -> None:
         """The forms of what the model takes and gives, in its own order; `places`: of what it
@@ -84,8 +84,7 @@ class DirectCall:
         numbers = range(len(takes)) if places is None else places
         self._takes = [(i, *form) for i, form in zip(numbers, takes, strict=True)]
         self._gives = [(shape, strides, dtype) for dtype, shape, strides in gives]
-        self._empty, self._check = _empty_maker(), _form_check()
-        self._address = torch.Tensor.data_ptr
+        self._call = self.watching(WeightWatch({}))
 
     def at(self, places: Sequence[int]) -> DirectCall:
         """The same, where it finds what it takes in these places of a longer sequence."""
@@ -93,21 +92,29 @@ class DirectCall:
 
     def __call__(self, tensors: Sequence[Any]) -> list[torch.Tensor] | None:
         """None where a tensor is not as the model takes it."""
-        addresses, check = [], self._check
-        try:
-            for place, dtype, shape, strides in self._takes:
-                tensor = tensors[place]
-                check(tensor, shape, strides)
-                if tensor.dtype is not dtype or tensor.is_neg():
-                    return None
-                addresses.append(tensor.data_ptr())
-        except AssertionError:
-            return None
-        empty = self._empty
-        made = [empty(*form) for form in self._gives]
-        addresses += map(self._address, made)
-        self._model.run_at(addresses)
-        return made
+        return self._call(tensors)
+
+    def watching(self, watch: WeightWatch) -> QuickCall:
+        """The same as one function, which also gives None where `watch` sees that a weight among
+        the tensors has changed."""
+        run_at, empty, address = self._model.run_at, _empty_maker(), torch.Tensor.data_ptr
+        weights, version, words = watch.taken, watch.version, watch.words
+        versions, places = watch.versions, watch.addresses
+        taken = taker([place for place, *_ in self._takes])
+        fits, gives = FormGuard(self._forms[0]), self._gives
+
+        def call(tensors: Sequence[Any]) -> list[torch.Tensor] | None:
+            now, given = weights(tensors), taken(tensors)
+            if (
+                tuple(map(version, now)) != versions
+                or tuple(map(address, now)) != places
+                or not (fits.quick(*given) or fits.all(given))
+            ):
+                return None
+            made = [empty(*form) for form in gives]
+            return made if run_at([*map(address, given), *map(address, made)], words) else None
+
+        return call
 
 
 def _direct(
@@ -130,7 +137,7 @@ def _direct(
     return DirectCall(model, takes, gives)
 
 
-def _form(port: TensorPort, stored: tuple[int, ...]) -> _Form:
+def _form(port: TensorPort, stored: tuple[int, ...]) -> Form:
     """A tensor of a port, whose dimensions lie in memory as `stored`, dense."""
     shape, strides = [1] * len(stored), [1] * len(stored)
     step = 1
@@ -146,19 +153,6 @@ def _empty_maker() -> _Empty:
     if quick is not None:
         return quick
     return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
-
-
-def _form_check() -> _Check:
-    """What raises AssertionError for a tensor of another shape, or which lies otherwise."""
-    quick: _Check | None = getattr(_GUARDS, "assert_size_stride", None)
-    return _differs if quick is None else quick
-
-
-def _differs(
-    tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], _: str = ""
-) -> None:
-    if tensor.shape != shape or tensor.stride() != strides:
-        raise AssertionError
 
 
 def _array(tensor: torch.Tensor, port: TensorPort) -> Array:

@@ -19,7 +19,7 @@ from autotune.frontend.torch.importer import Values, import_nodes, refusals
 from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenGraphSizes
 from autotune.graph.ir import Graph
 from autotune.torch.gain import predicted_gain
-from autotune.torch.native import Model, NativePiece
+from autotune.torch.native import DirectCall, Model, NativePiece
 from autotune.torch.numbers import CallNumbers
 from autotune.torch.open_piece import OpenPiece
 from autotune.torch.split import GraphPiece, split
@@ -27,7 +27,6 @@ from autotune.torch.split import GraphPiece, split
 Weights = Mapping[fx.Node, torch.Tensor]
 CompileGraph = Callable[[Graph | OpenPiece], Model]
 Run = Callable[[Sequence[Any]], Sequence[Any]]
-Direct = Callable[[Sequence[Any]], Sequence[Any] | None]
 _NUMBERS = (bool, int, float, *SYMBOLIC)
 _CHECKS = (torch.ops.aten._assert_tensor_metadata.default,)
 
@@ -115,7 +114,7 @@ class PieceRunner:
             self._numbers = CallNumbers(found.opened, wanted, self._slots)
         self._whole = self._one_step()
 
-    def _one_step(self) -> tuple[Run, list[int], Direct | None] | None:
+    def _one_step(self) -> tuple[Run, list[int], DirectCall | None] | None:
         """What is the whole graph, which inputs it takes, and how it may run in fewer steps; None
         where there is more to do."""
         if len(self._steps) != 1:
@@ -127,6 +126,11 @@ class PieceRunner:
         wanted = [places[slot] for slot in takes]
         direct = run.direct if isinstance(run, NativePiece) else None
         return run, wanted, direct and direct.at(wanted)
+
+    @property
+    def direct(self) -> DirectCall | None:
+        """What runs the whole graph on its inputs' memory, where that is one piece of ours."""
+        return None if self._whole is None else self._whole[2]
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         if self._whole is not None:
@@ -143,8 +147,8 @@ class PieceRunner:
         if self._numbers is not None:
             self._numbers.enter(held)
         for run, takes, gives in self._steps:
-            made = run([held[slot] for slot in takes])
-            for slot, value in zip(gives, made, strict=True):
+            values = run([held[slot] for slot in takes])
+            for slot, value in zip(gives, values, strict=True):
                 held[slot] = value
         return [held[slot] if slot >= 0 else number for slot, number in self._given]
 
