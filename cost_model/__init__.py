@@ -1,5 +1,13 @@
-"""Predicted times of a task's configs: `predict` and `default` are the only ways to one."""
+"""Predicted times of a task's configs: `predict`, `default` and `least_by` are the only ways to
+one."""
 
-from cost_model.prediction import Prediction, default, default_of, predict
+from cost_model.prediction import (
+    LeastConfigs,
+    Prediction,
+    default,
+    default_of,
+    least_by,
+    predict,
+)
 
-__all__ = ["Prediction", "default", "default_of", "predict"]
+__all__ = ["LeastConfigs", "Prediction", "default", "default_of", "least_by", "predict"]

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.schedule.base import Scheduled
 from autotune.types import Task
@@ -22,10 +20,12 @@ from search_spaces.base import Column, Prior, Rule, TileStructure
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from search_spaces.sound import asked
-from search_spaces.space import Configs
+from search_spaces.space import Configs, Cost, Rows, Space
 
 SEED = 0
 """Seed of the sample of a space that the default is looked for in."""
+MOST_STARTS = 64
+"""Rows kept of a sample, of which a rule takes no more than a few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,24 +71,69 @@ def default(
     sampled ones; where the rule says so, of what is downhill from some of these. `settled`: values
     of params; ScheduleError where no config has them."""
     rule = rule or rule_for(task, machine.target)
-    space = rule.space(task, machine.target)
+    return least_by(task, machine, rule, (), settled).config(0)
 
-    def cost(configs: Mapping[str, Any]) -> Column:
-        cycles = rule.prior(task, machine, configs).cycles
-        others = [np.asarray(configs[param]) != value for param, value in (settled or {}).items()]
-        return np.where(np.any(others, axis=0), np.inf, cycles) if others else cycles
 
-    if missing := [param for param in settled or {} if param not in space.names]:
-        raise ScheduleError(f"configs of {rule.name} have no {missing[0]}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastConfigs:
+    """What the prior puts first for each combination of values of some params."""
+
+    values: tuple[Mapping[str, int | str], ...]
+    """The combinations that there are."""
+    cycles: tuple[float, ...]
+    """Those of the least sampled config that has them."""
+    task: Task = field(repr=False)
+    rule: Rule
+    space: Space = field(repr=False)
+    cost: Cost = field(repr=False)
+    sorted_rows: tuple[Rows, ...] = field(repr=False)
+    """For each combination, the least ones of the sample, as many as may be gone downhill from."""
+
+    def config(self, number: int) -> Config:
+        """The default that has the values of this number."""
+        rows, space = self.sorted_rows[number], self.space.restricted(self.values[number])
+        starts = self.rule.descents(self.task, self.space.config(rows[0]))
+        if not starts:
+            return self.space.config(rows[0])
+        return space.config(space.least(_rows_of(space, self.space, rows[:starts]), self.cost))
+
+
+def least_by(
+    task: Task,
+    machine: Machine,
+    rule: Rule,
+    params: Sequence[str],
+    settled: Mapping[str, int | str] | None = None,
+) -> LeastConfigs:
+    """The least configs for each combination of values of `params`, of a sample of the space.
+    Raises ScheduleError where there is none."""
+    space = rule.space(task, machine.target).restricted(settled or {})
+
+    def cost(configs: Configs) -> Column:
+        return rule.prior(task, machine, configs).cycles
+
     rows = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
     costs = cost(space.configs(rows))
-    best = rows[int(np.argmin(costs))]
-    if not np.isfinite(costs.min()):
-        raise ScheduleError(f"no config of {rule.name} has {dict(settled or {})}")
-    starts = rule.descents(task, space.config(best))
-    if starts:
-        best = space.least(rows[np.argsort(costs, kind="stable")[:starts]], cost)
-    return space.config(best)
+    rows, costs = rows[order := np.argsort(costs, kind="stable")], costs[order]
+    part = np.zeros_like(rows)
+    for place in (space.names.index(param) for param in params):
+        part[:, place] = rows[:, place]
+    _, first, group = np.unique(space.keys(part), return_index=True, return_inverse=True)
+    found = [rows[np.flatnonzero(group == number)[:MOST_STARTS]] for number in range(len(first))]
+    every = [dict(space.config(rows[n]).items) for n in first]
+    return LeastConfigs(
+        values=tuple({param: each[param] for param in params} for each in every),
+        cycles=tuple(float(costs[n]) for n in first),
+        task=task,
+        rule=rule,
+        space=space,
+        cost=cost,
+        sorted_rows=tuple(found),
+    )
+
+
+def _rows_of(space: Space, wider: Space, rows: Rows) -> Rows:
+    return np.array([space.row(wider.config(row)) for row in rows])
 
 
 def default_of(task: Task, machine: Machine) -> tuple[Rule, Config, Scheduled]:

@@ -163,6 +163,12 @@ class Rule(Protocol):
         return ()
 
     @property
+    def packing_params(self) -> tuple[str, ...]:
+        """Params that say how a kernel's weights lie: kernels that have the same values of these
+        read one copy."""
+        return ()
+
+    @property
     def sampled_rows(self) -> int:
         """Configs among which the prior looks for the default."""
         return 20_000

@@ -7,6 +7,7 @@ Everything here is pure: nothing is cached and all randomness comes from the gen
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,20 @@ class Space:
         if self.raw_size > ENUMERABLE:
             return None
         return int(self.valid(self._unflatten(np.arange(self.raw_size))).sum())
+
+    def restricted(self, settled: Mapping[str, Choice]) -> Space:
+        """The configs of it that have these values. Raises ScheduleError for a param, or a value,
+        that it does not have."""
+        if missing := [param for param in settled if param not in self.names]:
+            raise ScheduleError(f"configs of this space have no {missing[0]}")
+        for param in self.params:
+            if settled.get(param.name, param.choices[0]) not in param.choices:
+                raise ScheduleError(f"{param.name} is never {settled[param.name]!r}")
+        kept = (
+            dataclasses.replace(p, choices=(settled[p.name],)) if p.name in settled else p
+            for p in self.params
+        )
+        return dataclasses.replace(self, params=tuple(kept)) if settled else self
 
     # ------------------------------------------------------------------------------- validity
 

@@ -18,13 +18,14 @@ from typing import cast
 
 import cost_model
 from autotune.compiler.choose import Candidate, recorded
+from autotune.compiler.shared_packings import Chosen, Packing, packing_of, shared_choices
 from autotune.compiler.strip_lengths import strip_lengths, weight_bytes
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT
 from autotune.errors import AutotuneError
 from autotune.machine import Machine
 from autotune.program.ir import Program
-from autotune.schedule.base import Schedule, apply_schedule
+from autotune.schedule.base import Schedule, Scheduled, apply_schedule
 from autotune.sizes import ceil_div, surely_at_most, value_at
 from autotune.tasks.at_sizes import task_at, task_symbols
 from autotune.tasks.build import build_program
@@ -34,6 +35,7 @@ from autotune.tasks.strips import in_strips
 from autotune.types import Task
 from search_spaces.algorithms.base import DIRECT, algorithm_of
 from search_spaces.base import PLAIN, Rule
+from search_spaces.params import Config
 from search_spaces.rules import rules_for
 
 Sizes = Mapping[str, int]
@@ -64,6 +66,8 @@ class OpenKernel:
     sample: Task | None = None
     """The task of fixed sizes that its schedule is of, by which a log knows it; None where only
     its own rule can give the schedule."""
+    packing: Packing = ()
+    """How its weights lie."""
     measured_s: float | None = None
     """Seconds of one piece that a record has."""
 
@@ -102,28 +106,47 @@ def _in_strips(
     task: Task, machine: Machine, sizes: Sizes, said: list[str], log: LogStore | None
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
-    count = STRIPS_OF_ONE if len(extents) == 1 else STRIPS
-    for lengths in strip_lengths(task, count, machine):
+    samples = _samples(task, machine, sizes, said)
+    shared = shared_choices(task, samples, machine, said)
+    for lengths, small in samples:
         try:
-            small = sample_task(task, lengths, sizes)
-            kernel = next(_of_sample(task, small, machine, said, log))
-        except NO_DEFECT:
-            raise
+            kernel = next(
+                _of_sample(task, small, machine, said, log=log, shared=shared.get(lengths))
+            )
         except StopIteration:
             continue
-        except Exception as error:
-            said.append(str(error))
-            continue
         yield dataclasses.replace(
-            kernel, extents=extents, lengths=tuple(lengths), pieces=_pieces(extents, lengths)
+            kernel, extents=extents, lengths=lengths, pieces=_pieces(extents, lengths)
         )
 
 
+def _samples(
+    task: Task, machine: Machine, sizes: Sizes, said: list[str]
+) -> list[tuple[tuple[int, ...], Task]]:
+    """Lengths of strips, and the task of that size."""
+    count = STRIPS_OF_ONE if len(open_extents(task)) == 1 else STRIPS
+    out = []
+    for lengths in strip_lengths(task, count, machine):
+        try:
+            out.append((lengths, sample_task(task, lengths, sizes)))
+        except NO_DEFECT:
+            raise
+        except Exception as error:
+            said.append(str(error))
+    return out
+
+
 def _of_sample(
-    task: Task, small: Task, machine: Machine, said: list[str], log: LogStore | None
+    task: Task,
+    small: Task,
+    machine: Machine,
+    said: list[str],
+    *,
+    log: LogStore | None,
+    shared: Chosen | None,
 ) -> Iterator[OpenKernel]:
     """Kernels by the schedules that a sample may have, the best one first."""
-    for rule, choice in _schedules(small, machine, said, log):
+    for rule, choice in _schedules(small, machine, said, log, shared):
         try:
             made = choice.program or apply_schedule(build_program(small), choice.schedule)
             program = in_strips(
@@ -144,22 +167,34 @@ def _of_sample(
             schedule=choice.schedule,
             seconds=float(seconds[0]),
             sample=small,
+            packing=packing_of(rule, choice.config),
             measured_s=choice.measured_s,
         )
 
 
 def _schedules(
-    small: Task, machine: Machine, said: list[str], log: LogStore | None
+    small: Task, machine: Machine, said: list[str], log: LogStore | None, shared: Chosen | None
 ) -> Iterator[tuple[Rule, Candidate]]:
-    """What a log knows of a task of fixed sizes, then its default."""
+    """What a log knows of a task of fixed sizes, then its default: first the one whose weights
+    other kernels read, too."""
     if log is not None:
         first = next(rules_for(small, machine.target))
         yield from ((first, known) for known in recorded(small, machine.target, log, said))
+    if shared is not None:
+        try:
+            made = shared.rule.write(small, machine.target, shared.config)
+        except NO_DEFECT:
+            raise
+        except Exception as error:
+            said.append(str(error))
+        else:
+            yield shared.rule, _default_candidate(made, shared.config)
     rule, config, made = cost_model.default_of(small, machine)
-    yield (
-        rule,
-        Candidate(schedule=made.schedule, source="default", program=made.program, config=config),
-    )
+    yield rule, _default_candidate(made, config)
+
+
+def _default_candidate(made: Scheduled, config: Config) -> Candidate:
+    return Candidate(schedule=made.schedule, source="default", program=made.program, config=config)
 
 
 def _pieces(extents: Iterable[int], lengths: Iterable[int]) -> int:

@@ -7,8 +7,9 @@ register tiles: these kernels read weights once for all tiles of all images.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 import cost_model
 from autotune.compiler.open_kernels import OpenKernel, with_symbols
+from autotune.compiler.shared_packings import PACKING_GAIN, Packing, packing_of
 from autotune.compiler.strip_lengths import LEAST_GAIN, drawn_values
 from autotune.defects import NO_DEFECT
 from autotune.errors import ScheduleError
@@ -48,7 +50,9 @@ def tile_kernels(
 ) -> list[OpenKernel]:
     """Kernels that lower what sizes of the range are predicted to take, beside `others`. `said`:
     gets what was in the way."""
-    found, drawn = list(_tried(task, machine, sizes, said)), drawn_values(open_extents(task))
+    packings = dict.fromkeys(kernel.packing for kernel in others)
+    found = list(_tried(task, machine, sizes, packings, said))
+    drawn = drawn_values(open_extents(task))
     if not found:
         return []
     costs = np.array([costs_at(each, drawn) for each in found])
@@ -59,9 +63,11 @@ def tile_kernels(
     taken: list[OpenKernel] = []
     while len(taken) < KERNELS:
         loss = ((np.minimum(best, costs) / ideal) ** 2).mean(axis=1)
-        number = int(loss.argmin())
-        if not loss[number] < ((best / ideal) ** 2).mean() - LEAST_GAIN:
+        wanted = [LEAST_GAIN if each.packing in packings else PACKING_GAIN for each in found]
+        number = int((loss + wanted).argmin())
+        if not loss[number] < ((best / ideal) ** 2).mean() - wanted[number]:
             break
+        packings[found[number].packing] = None
         best, costs[number] = np.minimum(best, costs[number]), np.inf
         try:
             taken.append(_written(task, machine, found[number]))
@@ -83,16 +89,36 @@ class _Tried:
     pieces: int
     seconds: float = UNIT_S
 
+    @property
+    def packing(self) -> Packing:
+        return packing_of(self.rule, self.config)
 
-def _tried(task: Task, machine: Machine, sizes: Sizes, said: list[str]) -> Iterator[_Tried]:
+
+def _tried(
+    task: Task, machine: Machine, sizes: Sizes, there: Iterable[Packing], said: list[str]
+) -> Iterator[_Tried]:
+    """Kernels of one algorithm pack weights as the first of them does, or as one of `there`."""
     rule = rule_for(task_at(task, sizes), machine.target)
+    packings = list(there)
     for tiles in rule.open_tiles(task, machine.target):
         try:
-            yield _predicted(task, machine, sizes, rule, tiles)
+            made = _predicted(task, machine, sizes, rule, _packed(tiles, packings))
         except NO_DEFECT:
             raise
         except Exception as error:
             said.append(str(error))
+        else:
+            packings.append(made.packing)
+            yield made
+
+
+def _packed(tiles: OpenTiles, packings: Iterable[Packing]) -> OpenTiles:
+    """With weights as in the first of these that has the settled values."""
+    for packing in map(dict, packings):
+        known = packing.keys() & tiles.settled.keys()
+        if known and all(tiles.settled[param] == packing[param] for param in known):
+            return dataclasses.replace(tiles, settled={**packing, **tiles.settled})
+    return tiles
 
 
 def _predicted(task: Task, machine: Machine, sizes: Sizes, rule: Rule, tiles: OpenTiles) -> _Tried:

@@ -121,6 +121,13 @@ def _drawn(extents: Sequence[int]) -> Amounts:
     return np.array(rows, np.int64)
 
 
+def strips_at(task: Task, lengths: Sequence[int]) -> Column:
+    """Strips of these lengths that the drawn sizes take; inf where they do not fit."""
+    drawn = _drawn(open_extents(task))
+    strips = (-(-drawn // np.array(lengths))).prod(axis=1)
+    return np.where((drawn >= np.array(lengths)).all(axis=1), strips, np.inf)
+
+
 def _costs(task: Task, candidates: Amounts, drawn: Amounts, machine: Machine) -> Column:
     """Estimated seconds of every candidate (rows) at every drawn size; inf where it does not
     fit. Weights come from where they stay from strip to strip: where that is no core's own cache,

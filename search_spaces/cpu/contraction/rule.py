@@ -61,6 +61,7 @@ class ContractionRule(Rule):
 
     name = "contraction"
     priority = 10
+    packing_params = ("algorithm", "lanes", "vectors")
 
     def matches(self, task: Task, target: Target) -> bool:
         return not target.is_gpu and is_contraction(task, short=False)

@@ -119,3 +119,17 @@ def test_descent_keeps_to_valid_configs() -> None:
     space = Space(params, (even,))
     found = space.descend(space.row(Config((("a", 8),))), lambda configs: abs(configs["a"] - 3.1))
     assert space.config(found) == Config((("a", 4),))
+
+
+def test_a_restricted_space_has_the_configs_of_the_settled_values() -> None:
+    small = Constraint("small", lambda c: c["tile"] < 8)
+    space = Space((TILE, ORDER), (small,)).restricted({"order": "nm"})
+    found = {
+        tuple(dict(space.config(row).items).values())
+        for row in space.rows(9, np.random.default_rng(0))
+    }
+    assert found == {(1, "nm"), (2, "nm"), (4, "nm")}
+    with pytest.raises(ScheduleError, match="configs of this space have no width"):
+        space.restricted({"width": 1})
+    with pytest.raises(ScheduleError, match="order is never 'mn'"):
+        space.restricted({"order": "mn"})
