@@ -29,6 +29,8 @@ class LoadWriter(IndexWriter):
         self.written: set[str] = set()
         self.valignd = False
         """Whether the instruction of this name can be written."""
+        self.places: dict[LoadIndex, str] = {}
+        """Indices of the lane being written that were read from memory for all lanes at once."""
         self.run: tuple[str, int] | None = None
         """An unrolled loop's variable, and how many neighbours along it one load takes."""
 
@@ -200,7 +202,9 @@ class LoadWriter(IndexWriter):
         if window and loads:
             return self.from_window(buffer, window, loads)
         out = Val("poison" if mask is None else "zeroinitializer", buffer.dtype, self.lanes)
+        places = {} if mask else self._together(value.indices)
         for lane in range(self.lanes):
+            self.places = {atom: names[lane] for atom, names in places.items()}
             with self.one_lane(lane):
                 if mask is None:
                     element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
@@ -208,6 +212,21 @@ class LoadWriter(IndexWriter):
                 else:
                     bit = self.text.emit(f"extractelement <{out.lanes} x i1> {mask}, i64 {lane}")
                     out = self._masked_lane(value, out, bit, lane)
+        self.places = {}
+        return out
+
+    def _together(self, indices: tuple[Index, ...]) -> dict[LoadIndex, tuple[str, ...]]:
+        """Indices that lie side by side in memory for the lanes, loaded and limited together."""
+        out = {}
+        for atom in (a for i in indices for a, _ in i.terms if isinstance(a, LoadIndex)):
+            buffer = self.buffers[atom.buffer]
+            plain = buffer.scope != "register" and not self.irregular(atom.indices)
+            if plain and self.linear(self.flat(buffer, atom.indices)).lane == 1:
+                vector, kind = self._within(atom, self.lanes), type_text("int64", self.lanes)
+                out[atom] = tuple(
+                    self.text.emit(f"extractelement {kind} {vector}, i64 {lane}")
+                    for lane in range(self.lanes)
+                )
         return out
 
     def _masked_lane(self, value: Load, out: Val, bit: str, lane: int) -> Val:
@@ -238,16 +257,29 @@ class LoadWriter(IndexWriter):
         return cell, lanes
 
     def loaded(self, atom: LoadIndex) -> Var:
+        if atom in self.places:
+            return Var(self.places[atom], -1)
         saved, self.lanes = self.lanes, 1
-        value = self.convert(self.load(Load(atom.buffer, atom.indices)), "int64")
+        name = self._within(atom, 1)
         self.lanes = saved
-        negative = self._pure_here(f"icmp slt i64 {value.text}, 0")
-        wrapped = self._pure_here(f"add i64 {value.text}, {atom.extent}")
-        i = self._pure_here(f"select i1 {negative}, i64 {wrapped}, i64 {value.text}")
-        for kind, limit in (("smax", 0), ("smin", atom.extent - 1)):
-            self.text.declare(f"llvm.{kind}.i64", f"declare i64 @llvm.{kind}.i64(i64, i64)")
-            i = self._pure_here(f"call i64 @llvm.{kind}.i64(i64 {i}, i64 {limit})")
-        return Var(i, -1)
+        return Var(name, -1)
+
+    def _within(self, atom: LoadIndex, lanes: int) -> str:
+        """An index, or one for each lane: from the end where it is negative, and then within."""
+        value = self.convert(self.load(Load(atom.buffer, atom.indices)), "int64").text
+        kind, flag = type_text("int64", lanes), type_text("bool", lanes)
+        extent, least, most = (
+            self.splat(Val(str(n), "int64", 1), lanes).text
+            for n in (atom.extent, 0, atom.extent - 1)
+        )
+        negative = self._pure_here(f"icmp slt {kind} {value}, {least}")
+        wrapped = self._pure_here(f"add {kind} {value}, {extent}")
+        i = self._pure_here(f"select {flag} {negative}, {kind} {wrapped}, {kind} {value}")
+        for name, limit in (("smax", least), ("smin", most)):
+            function = f"llvm.{name}.{suffix_text('int64', lanes)}"
+            self.text.declare(function, f"declare {kind} @{function}({kind}, {kind})")
+            i = self._pure_here(f"call {kind} @{function}({kind} {i}, {kind} {limit})")
+        return i
 
     def _pure_here(self, text: str) -> str:
         return self.text.once(text, text)
