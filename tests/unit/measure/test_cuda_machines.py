@@ -19,12 +19,13 @@ A100, H200 = "8.0 81920 NVIDIA A100", "9.0 143771 NVIDIA H200"
 SCRIPTS = "tests.unit.measure.driver_scripts"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("machine")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Each test's own: whoever unlocks clocks for a process that ended may do so later."""
+    return tmp_path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def machine(folder: Path) -> Mapping[str, str]:
     return emulated_machine(folder)
 
