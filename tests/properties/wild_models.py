@@ -61,10 +61,9 @@ class Expected:
         wrong = ~(near | (got == self.values) | (np.isnan(a) & np.isnan(b)) | np.isinf(self.slack))
         if not wrong.any():
             return ""
-        at = tuple(int(i[0]) for i in np.nonzero(wrong))
-        return (
-            f"{wrong.sum()} of {wrong.size} wrong, at {list(at)} {got[at]} for {self.values[at]}"
-        )
+        at = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(wrong)))
+        one, other = np.atleast_1d(got)[at], np.atleast_1d(self.values)[at]
+        return f"{wrong.sum()} of {wrong.size} wrong, at {list(at)} {one} for {other}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +75,30 @@ class WildModel:
     expected: Sequence[Expected]
 
 
-def described(nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, Array],
-              tensors: Sequence[onnx.TensorProto], outputs: Mapping[str, Array],
-              opset: int) -> onnx.ModelProto:  # fmt: skip
+def described(
+    nodes: Sequence[onnx.NodeProto],
+    feeds: Mapping[str, Array],
+    tensors: Sequence[onnx.TensorProto],
+    outputs: Mapping[str, Array],
+    opset: int,
+) -> onnx.ModelProto:
     """A model whose inputs and outputs have their types."""
-    infos = [[helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), shape(a))
-              for n, a in arrays.items()]
-             for arrays, shape in ((feeds, np.shape), (outputs, lambda _: None))]  # fmt: skip
+    infos = [
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), shape(a))
+            for n, a in arrays.items()
+        ]
+        for arrays, shape in ((feeds, np.shape), (outputs, lambda _: None))
+    ]
     graph = helper.make_graph(list(nodes), "wild", *infos, list(tensors))
     versions = {"": opset, **{n.domain: 1 for n in nodes if n.domain}}
     opsets = [helper.make_opsetid(*pair) for pair in versions.items()]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10 if opset < 23 else 11)
 
 
-def run_node(node: onnx.NodeProto, operands: Mapping[str, Array], opset: int,
-             count: int) -> list[list[Array]] | None:  # fmt: skip
+def run_node(
+    node: onnx.NodeProto, operands: Mapping[str, Array], opset: int, count: int
+) -> list[list[Array]] | None:
     """The node's results for each of `count` sets of operands, which are the leading dimension;
     None where nobody runs it."""
     first = {n: a[0] for n, a in operands.items()}
@@ -126,9 +134,8 @@ def legal(node: onnx.NodeProto, operands: Mapping[str, Array], opset: int) -> bo
     except onnx.defs.SchemaError:
         return False
     allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-    for name, param in zip(node.input, itertools.chain(
-        schema.inputs, itertools.repeat(schema.inputs[-1] if schema.inputs else None)
-    )):  # fmt: skip
+    last = itertools.repeat(schema.inputs[-1] if schema.inputs else None)
+    for name, param in zip(node.input, itertools.chain(schema.inputs, last), strict=False):
         if name and param is not None:
             code = helper.np_dtype_to_tensor_dtype(operands[name].dtype)
             kind = onnx.TensorProto.DataType.Name(code).lower()

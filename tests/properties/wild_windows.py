@@ -88,6 +88,8 @@ def pool(m: Builder, x: str, a: Array) -> bool:
     if op.startswith("Global"):
         return m.node(op, [x], {})
     attrs = window(m, a.ndim - 2)
+    if max(attrs.get("pads", [0])) >= min(attrs["kernel_shape"]):
+        attrs.pop("pads")  # of a window in the margin alone
     if m.chance(0.5) and m.opset >= 10 and (op != "LpPool" or m.opset >= 18):
         attrs["ceil_mode"] = 1
     if op == "AveragePool" and m.chance(0.5):
@@ -161,9 +163,21 @@ def attention(m: Builder, x: str, a: Array) -> bool:
 def resize(m: Builder, x: str, a: Array) -> bool:
     if a.ndim < 2 or m.opset < 11 or a.dtype.kind == "b":
         return False
-    attrs = {"mode": m.pick(("nearest", "linear", "cubic")),
-             "coordinate_transformation_mode": m.pick(("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric")),
-             "nearest_mode": m.pick(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))}  # fmt: skip
+    attrs = {
+        "mode": m.pick(("nearest", "linear", "cubic")),
+        "coordinate_transformation_mode": m.pick(
+            (
+                "half_pixel",
+                "asymmetric",
+                "align_corners",
+                "pytorch_half_pixel",
+                "half_pixel_symmetric",
+            )
+        ),
+        "nearest_mode": m.pick(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
+    }
+    if a.dtype.kind in "iu" and attrs["mode"] != "nearest":
+        return False  # each rounds to integers in its own way
     if m.opset >= 18 and m.chance(0.3):
         attrs["antialias"] = 1
     if attrs["mode"] == "cubic":
@@ -187,8 +201,15 @@ def blocks(m: Builder, x: str, a: Array) -> bool:
         return m.node("SpaceToDepth", [x], {"blocksize": m.draw(1, 3)})
     if a.ndim == 4 and a.dtype == np.float32 and a.size:
         grid = m.rng.uniform(-1.3, 1.3, (a.shape[0], 3, m.draw(1, 4), 2)).astype(np.float32)
-        attrs = {"mode": m.pick(("bilinear", "nearest", "bicubic") if m.opset < 20 else ("linear", "nearest", "cubic")),
-                 "padding_mode": m.pick(("zeros", "border", "reflection")), "align_corners": m.draw(0, 1)}  # fmt: skip
+        attrs = {
+            "mode": m.pick(
+                ("bilinear", "nearest", "bicubic")
+                if m.opset < 20
+                else ("linear", "nearest", "cubic")
+            ),
+            "padding_mode": m.pick(("zeros", "border", "reflection")),
+            "align_corners": m.draw(0, 1),
+        }
         return m.node(
             "GridSample", [x, m.feed(grid) if m.chance(0.5) else m.constant(grid)], attrs
         )
@@ -283,8 +304,19 @@ def recurrent(m: Builder, x: str, a: Array) -> bool:
 def branch(m: Builder, x: str, a: Array) -> bool:
     """One of two graphs that read values from outside, by a constant or an input."""
     chosen = m.operand((), np.bool_)
-    made = [helper.make_graph([helper.make_node(op, [x], [f"{op}_{x}"])], op, [], [helper.make_tensor_value_info(
-        f"{op}_{x}", helper.np_dtype_to_tensor_dtype(a.dtype), None)]) for op in ("Neg", "Identity")]  # fmt: skip
+    made = [
+        helper.make_graph(
+            [helper.make_node(op, [x], [f"{op}_{x}"])],
+            op,
+            [],
+            [
+                helper.make_tensor_value_info(
+                    f"{op}_{x}", helper.np_dtype_to_tensor_dtype(a.dtype), None
+                )
+            ],
+        )
+        for op in ("Neg", "Identity")
+    ]
     if a.dtype.kind not in "if" or any(x in n.input for n in m.nodes if n.op_type == "If"):
         return False
     names = [next(m.names)]
@@ -306,7 +338,23 @@ def indexed(m: Builder, x: str, a: Array) -> bool:
 
 
 ACTIONS: tuple[Action, ...] = (
-    *GENERAL, conv, conv, conv, pool, pool, product, product, product, attention, resize, blocks, quantized,
-    quantized, integers, recurrent, branch, indexed,
-)  # fmt: skip
+    *GENERAL,
+    conv,
+    conv,
+    conv,
+    pool,
+    pool,
+    product,
+    product,
+    product,
+    attention,
+    resize,
+    blocks,
+    quantized,
+    quantized,
+    integers,
+    recurrent,
+    branch,
+    indexed,
+)
 """Everything that a node may be drawn from."""
