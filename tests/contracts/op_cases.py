@@ -49,6 +49,15 @@ def conv2d(draw: Draw) -> Case:
     )
 
 
+@st.composite
+def conv_planes(draw: Draw) -> Case:
+    shape = (draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(extent), draw(extent))
+    window = (shape[1], draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    types = (tensor(*shape), tensor(*window))
+    attrs = freeze_attrs(_geometry(draw))
+    return Case(op="conv_planes", types=types, attrs=attrs, constants=(1,))
+
+
 def _geometry(draw: Draw, pad: int = 2) -> dict[str, Attr]:
     return {
         "strides": draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
@@ -375,6 +384,7 @@ _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_
 
 CASES: dict[str, st.SearchStrategy[Case]] = {
     "conv2d": conv2d().filter(fits),
+    "conv_planes": conv_planes().filter(fits),
     "matmul": matmul(),
     **{name: pool(name).filter(fits) for name in ("max_pool2d", "avg_pool2d")},
     **{name: reduce(name) for name in _REDUCTIONS},
