@@ -1,5 +1,5 @@
-"""What compact C looks for in a program. In: values, statements. Out: their parts, counts, whether
-they are of a form."""
+"""Patterns in values and statements that compact C is written by. In: values, statements. Out:
+their parts, counts, whether they are of a form."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ REGISTERS = 14
 OTHER_REGISTERS = 4
 """What no sum or weight has: a pointer, a column's bytes."""
 PLAIN_PRODUCT_CYCLES, PLAIN_TAP_CYCLES = 3.0, 3.0
-"""Of a product by C, and of its weight."""
+"""Cycles of a product by C, and of loading its weight."""
 TILE_CYCLES, SUM_CYCLES, CHANNEL_CYCLES = 30.0, 11.0, 6.0
 """The loops around a tile; to begin, scale and store a sum; to load what a channel's are scaled
 by."""
@@ -92,7 +92,7 @@ def _parts(extent: int, size: Column) -> tuple[tuple[Column, Column], ...]:
 def _one_tile(
     w: WindowShape, configs: Configs, step: int, tile: tuple[Column, Column, Column]
 ) -> Column:
-    """Of (rows, points, channels); `step`: from a point's window to the next one's."""
+    """Cycles of a tile of (rows, points, channels); `step`: from a point's window to the next."""
     rows, points, channels = tile
     terms, count = math.prod(e for _, e in w.reduce), rows * points * channels
     plain = terms * channels * (PLAIN_PRODUCT_CYCLES * rows * points + PLAIN_TAP_CYCLES)
