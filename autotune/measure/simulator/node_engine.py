@@ -6,7 +6,6 @@ A frame is four bytes with the length of a line of JSON, that line, and as many 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import subprocess
@@ -81,7 +80,7 @@ SHORT_S = 0.0002
 
 
 class NodeEngine:
-    """V8 in a process of node's, started when it is first needed."""
+    """V8 in a process of node's, which lives as long as a module is loaded."""
 
     def __init__(self) -> None:
         node = shutil.which("node")
@@ -111,14 +110,10 @@ class NodeEngine:
         return self._ask("read", {"at": at, "count": count})[1]
 
     def close(self) -> None:
+        """It ends with its input: a worker may send no signals."""
         if self._process is not None:
-            self._process.kill()
             self._process.communicate()
             self._process = None
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
     def _ask(
         self, command: str, header: Mapping[str, Any], data: bytes = b""

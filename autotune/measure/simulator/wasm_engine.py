@@ -28,6 +28,10 @@ class WasmEngine(Protocol):
         """Bytes of the module's memory."""
         ...
 
+    def close(self) -> None:
+        """Let go of the module, and end what was started: no candidate leaves a process behind."""
+        ...
+
 
 class WasmtimeEngine:
     """wasmtime of this process (the extra `wasm`)."""
@@ -75,6 +79,9 @@ class WasmtimeEngine:
 
     def read(self, at: int, count: int) -> bytes:
         return bytes(self._memory.read(self._store, at, at + count))
+
+    def close(self) -> None:
+        self._store = self._memory = self._entry = None
 
     def _function(self, wanted: Any) -> Any:
         """A function of math.h, as Python has it."""

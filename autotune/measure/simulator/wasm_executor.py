@@ -46,7 +46,9 @@ class WasmExecutor:
     def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult:
         start, case = time.perf_counter(), self._case(request)
 
-        def result(status: Status, times_s: tuple[float, ...] = (), error: str = "") -> MeasureResult:
+        def result(
+            status: Status, times_s: tuple[float, ...] = (), error: str = ""
+        ) -> MeasureResult:
             return MeasureResult(
                 status=status, times_s=times_s, error=error, build_s=built.build_s,
                 run_s=time.perf_counter() - start, conditions=f"simulated: {self._name}",
@@ -69,6 +71,8 @@ class WasmExecutor:
             )
         except DeviceError as error:
             return result(Status.RUN_CRASH, error=f"run: {error}")
+        finally:
+            self._engine.close()
         return dataclasses.replace(result(Status.OK, times_s), max_error=verdict.max_error)
 
     def profile(self, target: Target) -> DeviceProfile:
