@@ -12,6 +12,8 @@ from autotune.target import Target
 
 DEVICE_FILES = ("nvidia*", "nvidia-caps/*", "nvidia-uvm*", "dri/*", "kfd", "dxg")
 """Below /dev: what drivers open to write."""
+THREAD_NAMES = "/proc/self/task"
+"""NVIDIA's driver names its threads (`task/ID/comm`), and does not start where it cannot."""
 
 
 def sandbox_for(target: Target, sandbox: Sandbox) -> Sandbox:
@@ -28,7 +30,8 @@ def sandbox_for(target: Target, sandbox: Sandbox) -> Sandbox:
 
 
 def _with_devices(sandbox: Sandbox) -> Sandbox:
-    return dataclasses.replace(sandbox, devices=device_files(), memory_bytes=0)
+    written = (*device_files(), THREAD_NAMES)
+    return dataclasses.replace(sandbox, devices=written, memory_bytes=0)
 
 
 def device_files() -> tuple[str, ...]:
