@@ -13,6 +13,7 @@ from autotune.program.ir import FUNCTIONS
 from autotune.types import Attr, freeze_attrs
 from tests.contracts.case import Case, tensor
 from tests.contracts.fixed_point_cases import requantize
+from tests.contracts.plane_tasks import conv_planes
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -47,15 +48,6 @@ def conv2d(draw: Draw) -> Case:
         attrs=freeze_attrs({**_geometry(draw), "groups": groups}),
         constants=(1,),
     )
-
-
-@st.composite
-def conv_planes(draw: Draw) -> Case:
-    shape = (draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(extent), draw(extent))
-    window = (shape[1], draw(st.integers(1, 3)), draw(st.integers(1, 3)))
-    types = (tensor(*shape), tensor(*window))
-    attrs = freeze_attrs(_geometry(draw))
-    return Case(op="conv_planes", types=types, attrs=attrs, constants=(1,))
 
 
 def _geometry(draw: Draw, pad: int = 2) -> dict[str, Attr]:
@@ -384,8 +376,7 @@ _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_
 
 CASES: dict[str, st.SearchStrategy[Case]] = {
     "conv2d": conv2d().filter(fits),
-    "conv_planes": conv_planes().filter(fits),
-    "matmul": matmul(),
+    "conv_planes": conv_planes().filter(fits), "matmul": matmul(),
     **{name: pool(name).filter(fits) for name in ("max_pool2d", "avg_pool2d")},
     **{name: reduce(name) for name in _REDUCTIONS},
     "argmax": argmax(),
@@ -398,8 +389,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "requantize": requantize(), "expand": expand(), "causal": causal(), "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
-    "top_k": top_k(),
-    "sort_keys": sort_keys(),
+    "top_k": top_k(), "sort_keys": sort_keys(),
     "block_max": block_max(),
     "pad": pad().filter(fits),
     "scan": scan(),

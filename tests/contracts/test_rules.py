@@ -20,6 +20,7 @@ from autotune.types import Array, Attr, Task
 from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule
+from tests.contracts.plane_tasks import PLANES
 from tests.interpreter.verify import verify
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, unary, value
@@ -147,22 +148,6 @@ def top_k(rows: int, extent: int, count: int) -> Task:
     )
 
 
-def planes(window: int, stride: int, pad: int, width: int) -> Task:
-    """A depthwise convolution of planes of nine rows, with a bias for each and a relu."""
-    rows, columns = ((e + 2 * pad - window) // stride + 1 for e in (9, width))
-    out = (2, 3, rows, columns)
-    attrs = {"strides": (stride,) * 2, "pads": (pad,) * 4}
-    return task(
-        [
-            node("conv_planes", "i0 c0", "t0", **attrs),
-            node("add", "t0 c1", "t1"),
-            node("relu", "t1", "o0"),
-        ],
-        *(value("i0", (2, 3, 9, width)), value("c0", (3, window, window)), value("c1", (3, 1, 1))),
-        *(value(name, out) for name in ("t0", "t1", "o0")),
-    )
-
-
 TASKS: dict[str, Task] = {
     "conv 3x3": conv((1, 6, 7, 5), (3, 3, 5, 19), (1, 6, 7, 19), pad=1),
     "conv 3x3 residual": conv((1, 8, 8, 8), (3, 3, 8, 16), (1, 8, 8, 16), pad=1, residual=True),
@@ -235,10 +220,7 @@ TASKS: dict[str, Task] = {
     "scan of rows": unary("scan", (19, 23, 1), combine="sum", exclusive=0, reverse=0),
     "scan of columns": unary("scan", (2, 5, 83), combine="prod", exclusive=1, reverse=1),
     "scan of wide columns": unary("scan", (2, 9, 1600), combine="sum", exclusive=0, reverse=0),
-    "windows of planes": planes(3, 1, 1, 37),
-    "windows of planes, strided": planes(5, 2, 2, 43),
-    "windows of planes without zeros": planes(3, 1, 0, 19),
-    "large windows of planes": planes(9, 1, 4, 21),
+    **PLANES,
     "max pool of planes": task(
         [node("max_pool2d", "i0", "o0", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))],
         value("i0", (3, 9, 83, 1)),
