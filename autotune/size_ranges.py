@@ -45,6 +45,13 @@ class SizeRange:
     most: int = LARGEST
     step: int = 1
 
+    @property
+    def middle(self) -> int:
+        """A representative size: the geometric mean of the range, at most 16 times its least."""
+        most = min(self.most, 16 * max(self.least, 16))
+        wanted = int((max(self.least, 1) * most) ** 0.5)
+        return self.least + (wanted - self.least) // self.step * self.step
+
     def __contains__(self, size: int) -> bool:
         return self.least <= size <= self.most and (size - self.least) % self.step == 0
 

@@ -5,7 +5,10 @@
 Packs what `benchmarks/gpu.py` needs beside numpy, onnx, rich, cuda-bindings, nvidia-ml-py, PyTorch
 and their like, for Linux on x86-64; 50 MB, in some minutes. There:
 
-    mkdir -p site && tar -xJf kit.tar.xz -C site && PYTHONPATH=$PWD/site python3 benchmarks/gpu.py
+    mkdir -p site && tar -xJf kit.tar.xz -C site && ln -s ../configs autotune/configs
+    PYTHONPATH=$PWD/site python3 benchmarks/gpu.py
+
+The link stands for what an installation does: `autotune.configs` is the folder `configs`.
 """
 
 from __future__ import annotations

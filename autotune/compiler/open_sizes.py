@@ -121,7 +121,7 @@ class OpenParts:
         return OpenParts(
             parts=parts,
             units=units,
-            sizes={unit.name: unit.count(_middle(ranges[unit.name])) for unit in units},
+            sizes={unit.name: unit.count(ranges[unit.name].middle) for unit in units},
             machine=machine,
             far=machine.among(float(max(1, weights))),
         )
@@ -153,13 +153,6 @@ def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[st
         units.append(Unit(name=name, least=first, step=step))
         sizes[name] = first + step * symbol(name, low, high)
     return tuple(units), sizes
-
-
-def _middle(allowed: SizeRange) -> int:
-    """A representative size: the geometric mean of the range, at most 16 times its least."""
-    most = min(allowed.most, 16 * max(allowed.least, 16))
-    wanted = int((max(allowed.least, 1) * most) ** 0.5)
-    return allowed.least + (wanted - allowed.least) // allowed.step * allowed.step
 
 
 def _built(

@@ -16,7 +16,7 @@ from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
 from autotune.compiler.growing import GrowingModels
 from autotune.defects import NO_DEFECT, described
-from autotune.errors import ConfigError, FeedError
+from autotune.errors import ConfigError, FeedError, ModelError
 from autotune.frontend.open_sizes import OpenModel
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.graph.ir import Graph
@@ -163,6 +163,10 @@ def _one_program(
     """The program, or why there is none: something must know a size."""
     try:
         return open_program(model, ranges), ""
+    except ModelError as error:
+        # What is wrong with the model is so at known sizes too; else an importer must know a size.
+        model.graph({symbol: allowed.middle for symbol, allowed in ranges.items()})
+        return None, described(error)
     except NO_DEFECT:
         raise
     except Exception as error:  # each set of sizes can be compiled for itself

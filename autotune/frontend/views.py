@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.assembly import Assembler
+from autotune.shapes import whole
 from autotune.sizes import UndecidedError, surely_at_most
 from autotune.types import Array
 
@@ -112,7 +113,7 @@ def _known(elements: Elements) -> range:
 
 def expand_to(n: Assembler, x: str, extents: Sequence[int]) -> str:
     same = n.shape(x) == tuple(extents)
-    return x if same else n.op("expand", x, shape=tuple(int(e) for e in extents))
+    return x if same else n.op("expand", x, shape=tuple(map(whole, extents)))
 
 
 def to_nhwc(n: Assembler, x: str) -> str:

@@ -15,6 +15,7 @@ from autotune.graph.passes.common_subexpressions import ShareCommonSubexpression
 from autotune.graph.passes.concats import NestConcats, SplitOverConcat
 from autotune.graph.passes.cut_taps import CutTaps
 from autotune.graph.passes.dead_nodes import DropDeadNodes
+from autotune.graph.passes.depthwise_planes import DepthwisePlanes
 from autotune.graph.passes.dilated_strips import DilatedStrips
 from autotune.graph.passes.exact_quotients import ExactQuotients
 from autotune.graph.passes.fold_affine import FoldAffine
@@ -70,6 +71,7 @@ CLEAN: tuple[Pass, ...] = (
 """One form of what a frontend made; it can be run again on its own results."""
 ARRANGE: tuple[Pass, ...] = (
     PointwiseProducts(),
+    DepthwisePlanes(),
     RecognizeNorms(),
     RecognizeCausal(),
     NestConcats(),
@@ -86,7 +88,7 @@ ARRANGE: tuple[Pass, ...] = (
 """How kernels have it best: larger operators, strips, joined values."""
 PIPELINE = (*CLEAN, *ARRANGE)
 
-WEIGH_EXTENTS = (DilatedStrips, PointwiseProducts, RowStrips)
+WEIGH_EXTENTS = (DepthwisePlanes, DilatedStrips, PointwiseProducts, RowStrips)
 
 
 def optimize(

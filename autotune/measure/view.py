@@ -42,7 +42,7 @@ def enter(libc: ctypes.CDLL, shown: Sequence[str], folder: str, devices: Sequenc
             if target and path == folder:
                 _mount(libc, source, target, _BIND)
             elif target:
-                _show(libc, source, target, path in devices)
+                _show(libc, source, target, any(_holds(path, device) for device in devices))
         _mount(libc, None, folder, _REMOUNT | _READ_ONLY)
         os.chdir(folder)
         _mount(libc, ".", "/", _MOVE)
@@ -55,6 +55,11 @@ def enter(libc: ctypes.CDLL, shown: Sequence[str], folder: str, devices: Sequenc
         os.close(own)
     os.chroot(".")
     os.chdir(folder)
+
+
+def _holds(path: str, device: str) -> bool:
+    """Whether a mount is what may be written to, or holds it: processes are mounted as a whole."""
+    return path == device or (path == "/proc" and device.startswith("/proc/"))
 
 
 def unshare(libc: ctypes.CDLL, spaces: int) -> None:

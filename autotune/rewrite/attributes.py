@@ -9,6 +9,7 @@ from autotune.types import Attr
 
 _WINDOW: Mapping[str, Attr] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 DEFAULTS: Mapping[str, Mapping[str, Attr]] = {
+    "scalar": {"dtype": "float32"},
     "matmul": {"transpose_b": False},
     "conv2d": {**_WINDOW, "groups": 1},
     "max_pool2d": _WINDOW,

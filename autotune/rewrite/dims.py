@@ -86,6 +86,12 @@ class WordSymbol(Dim):
     __slots__ = ()
 
 
+class RealSymbol(Dim):
+    """A symbol that stands for a floating-point number."""
+
+    __slots__ = ()
+
+
 def symbol(name: str) -> Dim:
     """A dimension that is called so."""
     return Dim({(name,): 1})

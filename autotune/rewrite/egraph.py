@@ -12,7 +12,7 @@ from typing import Any
 from autotune.graph.rewriter import COMMUTATIVE
 from autotune.ops import OPS
 from autotune.rewrite.attributes import normal
-from autotune.rewrite.dims import WordSymbol
+from autotune.rewrite.dims import RealSymbol, WordSymbol
 from autotune.rewrite.symbolic_shapes import Shape
 
 Variant = tuple[str, tuple[str, ...]]
@@ -25,6 +25,7 @@ _SORTS: Mapping[type, str] = {
     str: "String",
     WordSymbol: "String",
     float: "f64",
+    RealSymbol: "f64",
 }
 _LARGEST_RANK = 8
 

@@ -98,7 +98,7 @@ class MatchEstimate:
         finder: Finder,
     ) -> str | None:
         """The value of the graph that an operator over values of the graph would make again."""
-        if not all(i in there for i in inputs):
+        if not inputs or not all(i in there for i in inputs):
             return None
         operands = tuple(there[i] for i in inputs)
         types = finder.graph.types

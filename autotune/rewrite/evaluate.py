@@ -59,6 +59,7 @@ class Evaluation(Inference):
     def __init__(self, arrays: Mapping[str, Array], *, ordered: bool = False) -> None:
         super().__init__({n: a.shape for n, a in arrays.items()})
         self.arrays = dict(arrays)
+        self.kind = next((type(a.flat[0]) for a in arrays.values() if a.size), int)
         self.ordered = ordered
 
     def emit(self, op: str, inputs: Sequence[str], attrs: dict[str, Attr]) -> str:
@@ -100,7 +101,7 @@ class Evaluation(Inference):
                 found = np.asarray(OPS.get(op).reference(arrays, attrs), dtype=object)
         except (TypeError, ValueError, OverflowError) as error:
             raise ModelError(f"{op} has no meaning without an order of numbers: {error}") from None
-        found = _alike(found, arrays)
+        found = _alike(found, arrays, self.kind)
         if self.ordered or not _rounds(op, attrs):
             return found
         flat = [_rounded(v) for v in found.reshape(-1)]
@@ -127,9 +128,10 @@ class Evaluation(Inference):
         return found
 
 
-def _alike(found: Array, arrays: Sequence[Array]) -> Array:
-    """A result whose elements are numbers as those of its operands: zeros around, for one."""
-    kind = next((type(a.flat[0]) for a in arrays if a.size), int)
+def _alike(found: Array, arrays: Sequence[Array], kind: type) -> Array:
+    """A result whose elements are numbers as those of its operands: zeros around, for one. `kind`:
+    of what has no operands."""
+    kind = next((type(a.flat[0]) for a in arrays if a.size), kind)
     if kind not in (Residue, Rounding):
         return found
     made = [v if isinstance(v, kind) else kind(residue(v)) for v in found.reshape(-1)]

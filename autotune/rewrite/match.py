@@ -193,6 +193,8 @@ class _Looking:
             return True
         if domain.words:
             return str(found) in domain.words
+        if domain.real:
+            return isinstance(found, float)
         numbers = found if isinstance(found, tuple) else (found,)
         return all(isinstance(n, int) and n >= domain.low for n in numbers)
 

@@ -4,11 +4,12 @@ rewrite NAME
     # why
     value x [n, h, w, c]            a tensor; [*s] has any rank
     constant k [1, 1, c, o]         one that is known when the graph is compiled
-    attribute p q in 1..6           whole numbers of attributes; or words
+    attribute p q in 1..6           whole numbers of attributes; or words; or `reals`
     draw h = 2 * p                  what a proof makes a symbol, if not a random number
     where p > h                     holds wherever the rewrite is used
     exact                           both sides round the same sums
     saves                           the right side may be less work (generated ones)
+    always                          it is no more, where nothing else reads the left side's parts
     for f in relu sigmoid           the same rewrite for each of these words in place of $f
     from conv2d(resize(x, out_shape=(n, p, q, c)), k)
     let y = conv2d(x, k)            a term, or a symbol that follows from others
@@ -88,7 +89,7 @@ class _RewriteReader:
         self.lets: list[tuple[str, Application]] = []
         self.right: list[Application | str] = []
         self.note: list[str] = []
-        self.exact = self.saves = False
+        self.exact = self.saves = self.always = False
 
     def read(self, lines: list[str]) -> Rewrite:
         name = lines[0].removeprefix("rewrite ").strip()
@@ -112,8 +113,8 @@ class _RewriteReader:
         return Rewrite(
             name=name, values=tuple(self.values), domains=tuple(self.domains),
             drawn=tuple(self.drawn), defines=tuple(self.defines), where=tuple(self.conditions),
-            exact=self.exact, saves=self.saves, left=tuple(self.left), lets=tuple(self.lets),
-            right=tuple(self.right), note=tuple(self.note),
+            exact=self.exact, saves=self.saves, always=self.always, left=tuple(self.left),
+            lets=tuple(self.lets), right=tuple(self.right), note=tuple(self.note),
         )  # fmt: skip
 
     def line(self, word: str, rest: str, line: str) -> None:
@@ -129,7 +130,7 @@ class _RewriteReader:
             self.drawn.append((name.strip(), self._expression(text)))
         elif word == "where":
             self.conditions.append(self._expression(rest))
-        elif line in ("exact", "saves"):
+        elif line in ("exact", "saves", "always"):
             setattr(self, line, True)
         elif word == "from":
             term = self._term(self._parsed(rest))
@@ -143,7 +144,7 @@ class _RewriteReader:
         else:
             raise ConfigError(
                 f"{self.where}: expected value, constant, attribute, draw, where, exact, "
-                f"saves, for, from, let, to or #, got {line!r}"
+                f"saves, always, for, from, let, to or #, got {line!r}"
             )
 
     def _let(self, name: str, text: str) -> None:
@@ -178,6 +179,8 @@ class _RewriteReader:
         for name in names.split():
             if numbers:
                 yield Domain(name=name, low=int(low), high=int(high))
+            elif domain.strip() == "reals":
+                yield Domain(name=name, real=True)
             else:
                 yield Domain(name=name, words=tuple(domain.split()))
 

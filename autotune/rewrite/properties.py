@@ -18,7 +18,15 @@ from typing import Any
 from autotune.errors import ModelError
 from autotune.rewrite import expressions
 from autotune.rewrite.apply import build
-from autotune.rewrite.dims import Dim, WordSymbol, is_symbol, prefix_form, symbol, symbols_of
+from autotune.rewrite.dims import (
+    Dim,
+    RealSymbol,
+    WordSymbol,
+    is_symbol,
+    prefix_form,
+    symbol,
+    symbols_of,
+)
 from autotune.rewrite.egraph import Variant, literal, shape_fact, variant, with_broadcasts
 from autotune.rewrite.parse import leaves
 from autotune.rewrite.rule import Application, Rewrite
@@ -193,6 +201,8 @@ class _Rule:
         for domain in self.given.domains:
             if domain.words:
                 out[domain.name] = WordSymbol({(domain.name,): 1})
+            if domain.real:
+                out[domain.name] = RealSymbol({(domain.name,): 1})
         for name, text in self.given.drawn:
             if text.startswith("put("):  # as another shape, but for one dimension
                 out[name] = expressions.value(text, out)

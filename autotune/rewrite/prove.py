@@ -219,6 +219,8 @@ def _attribute(domain: Domain, rng: np.random.Generator) -> Any:
     """One of the domain's words or numbers, or a few of them."""
     if domain.words:
         return str(rng.choice(domain.words))
+    if domain.real:
+        return 2.0 ** -float(rng.integers(1, 20))
     if domain.name.startswith("*"):
         count = rng.integers(0, _MOST_FREE_DIMS + 1)
         return tuple(int(n) for n in rng.integers(domain.low, domain.high + 1, count))

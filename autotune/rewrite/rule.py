@@ -23,12 +23,14 @@ class Declared:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
     """A symbol of attributes. Words are those listed; of whole numbers, `low` is the least that is
-    matched, and `high` the largest that a proof draws. A starred symbol stands for several."""
+    matched, and `high` the largest that a proof draws; `real`: any floating-point number. A
+    starred symbol stands for several."""
 
     name: str
     words: tuple[str, ...] = ()
     low: int = 0
     high: int = 0
+    real: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Rewrite:
     """Whether both sides round the same sums, in whatever order they add them."""
     saves: bool = False
     """Whether the right side may be less work: of generated ones, what compiling looks for."""
+    always: bool = False
+    """Whether the right side is no more work wherever nothing else reads the left one's parts."""
     note: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -73,12 +77,14 @@ class Rewrite:
             lines.append(f"    {word} {v.name} [{', '.join(v.shape)}]")
         for p in self.domains:
             domain = " ".join(p.words) if p.words else f"{p.low}..{p.high}"
+            domain = "reals" if p.real else domain
             lines.append(f"    attribute {p.name} in {domain}")
         lines += [f"    draw {name} = {text}" for name, text in self.drawn]
         lines += [f"    let {name} = {text}" for name, text in self.defines]
         lines += [f"    where {text}" for text in self.where]
         lines += ["    exact"] * self.exact
         lines += ["    saves"] * self.saves
+        lines += ["    always"] * self.always
         lines += [f"    from {term}" for term in self.left]
         lines += [f"    let {name} = {term}" for name, term in self.lets]
         lines += [f"    to {term}" for term in self.right]

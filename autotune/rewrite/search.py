@@ -18,8 +18,9 @@ from autotune.graph.pipeline import CLEAN, optimize
 from autotune.rewrite.apply import apply
 from autotune.rewrite.cost import Costs
 from autotune.rewrite.estimate import MatchEstimate
-from autotune.rewrite.match import Finder, Match, inside
+from autotune.rewrite.match import Finder, Match
 from autotune.rewrite.rule import Rewrite
+from autotune.rewrite.settled import apart, fewer_of_the_same, settled
 from autotune.sizes import any_size
 from autotune.types import Array, Task
 
@@ -50,24 +51,25 @@ _WORTH_S = 2e-6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """A step of a derivation: the rewrite, the model's nodes that it replaced, and the seconds
-    that the kernels which differ take before and after: predicted, and as the log has them."""
+    that the kernels which differ take before and after: predicted, and as the log has them. None
+    of a step that was taken together with the next one, which has the times of both."""
 
     rewrite: str
     places: tuple[str, ...]
-    expected_s: tuple[float, float]
+    expected_s: tuple[float, float] | None
     measured_s: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        ways = [(self.expected_s, "predicted")]
-        ways += [(self.measured_s, "measured")] if self.measured_s else []
+        ways = ((self.expected_s, "predicted"), (self.measured_s, "measured"))
         times = "; ".join(
-            f"{before * 1e6:.1f} us become {after * 1e6:.1f}, {how}"
-            for (before, after), how in ways
+            f"{seconds[0] * 1e6:.1f} us become {seconds[1] * 1e6:.1f}, {how}"
+            for seconds, how in ways
+            if seconds
         )
         shown = ", ".join(self.places[:4]) + (", ..." if len(self.places) > 4 else "")
         return (
             f"{self.rewrite} at {len(self.places)} place{'s' * (len(self.places) > 1)} ({shown}): "
-            f"{times}"
+            f"{times or 'with the next one'}"
         )
 
 
@@ -109,13 +111,16 @@ def search(
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
         return Found(graph=graph)
     estimate = MatchEstimate(costs.machine)
-    if next(_steps(graph, rewrites, estimate), None) is None:
+    less, taken = settled(graph, rewrites)
+    if not taken and next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
     first = _State(graph=graph, tasks=costs.tasks(graph))
     costs.expected(first.tasks, Counter())  # what every step is compared with is no search yet
     ends_s = clock() + time_s
-    best, beam, seen = first, [first], {_digest(graph)}
-    promising: list[_State] = []
+    seen = {_digest(graph)}
+    ahead = _reached(first, first, less, taken, costs=costs, seen=seen) if taken else None
+    best = ahead if ahead is not None and ahead.gain_s > 0.0 else first
+    beam, promising = [best], _foremost([best])
     complete = True
     for _ in range(_DEPTH):
         reached: list[_State] = []
@@ -139,7 +144,7 @@ def search(
 
 def _worth(state: _State) -> float:
     """Seconds gained, less what a step has to gain."""
-    return state.gain_s - _WORTH_S * len(state.steps)
+    return state.gain_s - _WORTH_S * sum(step.expected_s is not None for step in state.steps)
 
 
 def _foremost(states: list[_State]) -> list[_State]:
@@ -167,19 +172,7 @@ def _steps(
             alike.setdefault(repr((sorted(match.symbols.items()), kinds)), []).append(match)
         ways = [*([promising] if len(alike) > 1 else []), *alike.values()]
         if ways:
-            yield [_apart(matches, finder) for matches in ways]
-
-
-def _apart(matches: list[Match], finder: Finder) -> list[Match]:
-    """The first of those that overlap; several roots at a time only where all are apart."""
-    taken: set[str] = set()
-    out: list[Match] = []
-    for match in matches:
-        covered = inside(match, finder)
-        if taken.isdisjoint(covered):
-            taken |= covered
-            out.append(match)
-    return out
+            yield [apart(matches, finder) for matches in ways]
 
 
 def _tried(
@@ -200,8 +193,16 @@ def _after(
     """The state behind a step; None where it was seen, or loses: what gains nothing by itself may
     be on the way to what does."""
     graph = apply(state.graph, matches)
-    if graph is None:
-        return None
+    return (
+        None if graph is None else _reached(first, state, graph, [matches], costs=costs, seen=seen)
+    )
+
+
+def _reached(
+    first: _State, state: _State, graph: Graph, taken: list[list[Match]],
+    *, costs: Costs, seen: set[str],
+) -> _State | None:  # fmt: skip
+    """The state of a graph behind steps that were taken together; None as of one."""
     graph = _tidy(graph)
     digest = _digest(graph)
     if digest in seen:
@@ -212,19 +213,23 @@ def _after(
     before_s, after_s = measured or expected
     if after_s > before_s * _LOSS + _WORTH_S:
         return None
-    step = Derived(
-        rewrite=matches[0].rewrite.name,
-        places=tuple(m.roots[0].name for m in matches),
-        expected_s=expected,
-        measured_s=measured,
-    )
+    steps = [
+        Derived(
+            rewrite=matches[0].rewrite.name,
+            places=tuple(m.roots[0].name for m in matches),
+            expected_s=expected if matches is taken[-1] else None,
+            measured_s=measured if matches is taken[-1] else None,
+        )
+        for matches in taken
+    ]
     predicted, known = costs.expected(first.tasks, tasks), costs.measured(first.tasks, tasks)
     was_s, is_s = known or predicted
     share = _SURE_MEASURED if known else _SURE
+    sure = is_s <= share * was_s and was_s - is_s > _WORTH_S
     return _State(
-        graph=graph, tasks=tasks, steps=(*state.steps, step), gain_s=was_s - is_s,
+        graph=graph, tasks=tasks, steps=(*state.steps, *steps), gain_s=was_s - is_s,
         expected_s=predicted[0] - predicted[1],
-        sure=is_s <= share * was_s and was_s - is_s > _WORTH_S,
+        sure=sure or (is_s < was_s and fewer_of_the_same(first.graph, graph)),
     )  # fmt: skip
 
 

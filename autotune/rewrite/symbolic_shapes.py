@@ -28,7 +28,7 @@ def shape_of(op: str, shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> Shap
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
     """numpy's rule; symbols are taken to be larger than 1."""
-    rank = max(map(len, shapes))
+    rank = max(map(len, shapes), default=0)
     out: list[Any] = []
     for at in range(-rank, 0):
         wide = {s[at] for s in shapes if len(s) >= -at and s[at] != 1}

@@ -7,6 +7,8 @@ model's guess, which counts until one was measured and another one was faster.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import cost_model
@@ -22,6 +24,9 @@ _MODELLED = 0.5
 _HOPELESS = 1.5
 """An algorithm that is modelled to need this many times the arithmetic of direct code is not
 expected to win."""
+_BEATEN = 1.25
+"""A bound this many times a measured time is of another unit's arithmetic than the device's peak
+(tensor cores); less is how far peaks and times scatter."""
 
 
 class Floors:
@@ -50,7 +55,9 @@ class Floors:
             for algorithm, floor_s in self._others_s.items()
             if algorithm == fastest or algorithm not in self._measured_s
         )
-        return min((self._direct_s, *hopeful))
+        floor_s = min((self._direct_s, *hopeful))
+        best_s = min(self._measured_s.values(), default=math.inf)
+        return floor_s if floor_s <= _BEATEN * best_s else 0.0
 
 
 def other_algorithms(subject: Subject) -> dict[Choice, float]:

@@ -13,6 +13,7 @@ from autotune.program.ir import FUNCTIONS
 from autotune.types import Attr, freeze_attrs
 from tests.contracts.case import Case, tensor
 from tests.contracts.fixed_point_cases import requantize
+from tests.contracts.plane_tasks import conv_planes
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -375,7 +376,7 @@ _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_
 
 CASES: dict[str, st.SearchStrategy[Case]] = {
     "conv2d": conv2d().filter(fits),
-    "matmul": matmul(),
+    "conv_planes": conv_planes().filter(fits), "matmul": matmul(),
     **{name: pool(name).filter(fits) for name in ("max_pool2d", "avg_pool2d")},
     **{name: reduce(name) for name in _REDUCTIONS},
     "argmax": argmax(),
@@ -388,8 +389,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "requantize": requantize(), "expand": expand(), "causal": causal(), "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
-    "top_k": top_k(),
-    "sort_keys": sort_keys(),
+    "top_k": top_k(), "sort_keys": sort_keys(),
     "block_max": block_max(),
     "pad": pad().filter(fits),
     "scan": scan(),

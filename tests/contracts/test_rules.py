@@ -20,6 +20,7 @@ from autotune.types import Array, Attr, Task
 from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule
+from tests.contracts.plane_tasks import PLANES
 from tests.interpreter.verify import verify
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, unary, value
@@ -219,6 +220,7 @@ TASKS: dict[str, Task] = {
     "scan of rows": unary("scan", (19, 23, 1), combine="sum", exclusive=0, reverse=0),
     "scan of columns": unary("scan", (2, 5, 83), combine="prod", exclusive=1, reverse=1),
     "scan of wide columns": unary("scan", (2, 9, 1600), combine="sum", exclusive=0, reverse=0),
+    **PLANES,
     "max pool of planes": task(
         [node("max_pool2d", "i0", "o0", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))],
         value("i0", (3, 9, 83, 1)),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-
-import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
@@ -17,7 +16,7 @@ from autotune.frontend.views import (
     select_ranges,
 )
 from autotune.shapes import broadcast_shapes
-from autotune.sizes import any_size, surely_at_most, surely_less
+from autotune.sizes import UndecidedError, any_size, ceil_div, surely_at_most, surely_less
 
 
 @importer("Shape")
@@ -126,14 +125,19 @@ def _clamped(start: int, end: int, step: int, extent: int) -> Elements:
     Python has none."""
     if any_size((start, end, extent)) and step > 0:
         return OpenRange(_limited(start, extent), _limited(end, extent), step)
+    if any_size((start, end, extent)):
+        raise UndecidedError(f"elements {start}:{end}:{step} of {extent}, backward")
     if step < 0 and start + extent < 0:
         start = 0
     return range(*slice(start, end, step).indices(extent))
 
 
 def _limited(place: int, extent: int) -> int:
-    """As Python's slices have it: from the end where it is negative, and not beyond an end."""
-    from_start = place if surely_at_most(0, place) else place + extent
+    """As Python's slices have it: from the end where it is negative, and not beyond an end. Raises
+    UndecidedError where sizes decide which."""
+    from_start = place + extent if place < 0 else place
+    if not surely_at_most(0, from_start):
+        from_start = max(0, from_start)
     return extent if surely_at_most(extent, from_start) else min(from_start, extent)
 
 
@@ -145,13 +149,13 @@ def split(n: NodeContext) -> tuple[str, ...]:
     sizes = n.int_parameter(1) if n.opset >= 13 else n.integers("split")
     n.ignore("num_outputs")  # always the number of outputs
     if sizes is None:
-        chunk = math.ceil(total / count)
+        chunk = ceil_div(total, count)
         sizes = tuple(min(chunk, total - i * chunk) for i in range(count))
     if sum(sizes) != total or len(sizes) != count or min(sizes) < 0:
         raise ModelError(f"sizes {sizes} do not split an axis of {total} into {count} parts")
-    ends = np.cumsum(sizes)
+    ends = itertools.accumulate(sizes)
     return tuple(
-        select_ranges(n, x, {axis: range(int(end) - size, int(end))})
+        select_ranges(n, x, {axis: OpenRange(end - size, end, 1)})
         for end, size in zip(ends, sizes, strict=True)
     )
 

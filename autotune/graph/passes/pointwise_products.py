@@ -11,9 +11,10 @@ import math
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._channels_first import channels_first, turned_back
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.remove_identities import RemoveIdentities
-from autotune.graph.rewriter import Rewriter, ints, kind_of, rewritten, use_counts
+from autotune.graph.rewriter import Rewriter, rewritten
 
 LEAST_POINTS = 16
 """Points of an image from which on vectors along them are full."""
@@ -27,39 +28,18 @@ class PointwiseProducts:
     """transpose(conv2d(transpose(x), w)) -> matmul(w, x), for windows of one point."""
 
     def run(self, graph: Graph) -> Graph:
-        ends = _turned_back(graph)
+        ends = turned_back(graph)
         found = rewritten(graph, lambda new, node: _product(new, node, ends), "conv2d")
         if len(found.nodes) == len(graph.nodes):
             return graph
         return RemoveIdentities().run(PushTransposes().run(found))
 
 
-def _turned_back(graph: Graph) -> frozenset[str]:
-    """Outputs of convolutions that reach nothing but a transpose, channels first, by elementwise
-    nodes and views."""
-    uses = use_counts(graph)
-    readers = {value: node for node in graph.nodes for value in node.inputs}
-    out = set()
-    for node in graph.nodes:
-        value = node.output
-        while node.op == "conv2d" and uses[value] == 1 and value in readers:
-            reader = readers[value]
-            rank = len(graph.types[value].shape)
-            if reader.op == "transpose":
-                if ints(reader, "perm") == (0, rank - 1, *range(1, rank - 1)):
-                    out.add(node.output)
-                break
-            if reader.op != "reshape" and kind_of(reader.op) != "elementwise":
-                break
-            value = reader.output
-    return frozenset(out)
-
-
 def _product(new: Rewriter, node: Node, ends: frozenset[str]) -> str | None:
     if node.output not in ends or not _is_pointwise(new, node):
         return None
     image, weights = new.inputs(node)
-    base = _channels_first(new, image)
+    base = channels_first(new, image)
     if base is None:
         return None
     shape = new.graph.types[node.output].shape
@@ -95,17 +75,3 @@ def _is_pointwise(new: Rewriter, node: Node) -> bool:
         and new.shape(weights)[2] >= LEAST_DEPTH
         and before[:3] == after[:3]
     )
-
-
-def _channels_first(new: Rewriter, image: str) -> str | None:
-    """What an image is a transpose of, if that has channels first and points in the same order."""
-    node = new.producer(image)
-    if node is not None and node.op == "reshape":
-        shape, inner = new.shape(image), new.shape(node.inputs[0])
-        kept = len(inner) > 2 and (shape[0], shape[-1]) == (inner[0], inner[-1])
-        node = new.producer(node.inputs[0]) if kept else None
-    if node is None or node.op != "transpose":
-        return None
-    perm = ints(node, "perm")
-    first = perm == (0, *range(2, len(perm)), 1)
-    return node.inputs[0] if first else None

@@ -12,11 +12,16 @@ from autotune.target import Target
 
 DEVICE_FILES = ("nvidia*", "nvidia-caps/*", "nvidia-uvm*", "dri/*", "kfd", "dxg")
 """Below /dev: what drivers open to write."""
+THREAD_NAMES = "/proc/self/task"
+"""NVIDIA's driver names its threads (`task/ID/comm`), and does not start where it cannot."""
 
 
 def sandbox_for(target: Target, sandbox: Sandbox) -> Sandbox:
-    """C and OpenCL code is compiled by other programs. A GPU's driver writes to its device files
-    and maps far more addresses than there is memory."""
+    """C and OpenCL code is compiled by other programs, WebAssembly run by one, which reserves
+    addresses without end. A GPU's driver writes to its device files and maps far more addresses
+    than there is memory."""
+    if target.is_wasm:
+        return dataclasses.replace(sandbox, programs=True, memory_bytes=0)
     if target.kind == "c":
         return dataclasses.replace(sandbox, programs=True)
     if target.kind == "opencl":
@@ -28,7 +33,8 @@ def sandbox_for(target: Target, sandbox: Sandbox) -> Sandbox:
 
 
 def _with_devices(sandbox: Sandbox) -> Sandbox:
-    return dataclasses.replace(sandbox, devices=device_files(), memory_bytes=0)
+    written = (*device_files(), THREAD_NAMES)
+    return dataclasses.replace(sandbox, devices=written, memory_bytes=0)
 
 
 def device_files() -> tuple[str, ...]:

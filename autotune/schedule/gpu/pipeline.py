@@ -162,10 +162,13 @@ class Pipeline:
             new += (*rewrite.renamed(at(fetch, ir.index(number)), f"_{number}"), *commit)
         var = ir.index(self.loop)
         later = ir.Bound(var, 0, loop.extent - ahead)
+        # A guard that only the first iteration passes says so in its indices, too: left to find it
+        # out, ptxas (12.8 to 13.0, sm_90a) takes 0 for the slot (var + 1) % 2, which is 1 there.
+        next_one = var + ahead if later.hi > 1 else ir.index(ahead)
         inner: rewrite.Body = (
             *((ir.AsyncWait(ahead - 1),) if groups else ()),
             ir.Barrier(),
-            ir.If((later,), at(fetch, var + ahead)),
+            ir.If((later,), at(fetch, next_one)),
             *commit,
             *in_slot(compute, names, var % self.stages),
         )

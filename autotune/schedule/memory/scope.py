@@ -20,6 +20,8 @@ class StoreAt:
 
     alloc t[8, 64]: for i in 8: { for j: t[i, j] = .. ; .. t[i, j] .. }   ->
     for i in 8: alloc t[64]: { for j: t[j] = .. ; .. t[j] .. }
+
+    A halo, which the program itself fills, becomes a part of what is kept.
     """
 
     step: ClassVar[str] = "store_at"
@@ -33,6 +35,7 @@ class StoreAt:
             raise ScheduleError(
                 f"{self.buffer} can be kept in scratch, shared or register, not {self.scope}"
             )
+        program = _without_halo(program, self._buffer(program))
         old = self._buffer(program)
         loop = rewrite.find_loop(program, self.loop)
         inside = self._accesses(loop.body)
@@ -60,8 +63,6 @@ class StoreAt:
     def _buffer(self, program: ir.Program) -> ir.Buffer:
         for stmt in ir.walk(program.body):
             if isinstance(stmt, ir.Alloc) and stmt.buffer.name == self.buffer:
-                if any(stmt.buffer.halo) and any(b or a for b, a in stmt.buffer.halo):
-                    raise ScheduleError(f"{self.buffer} has a halo")
                 return stmt.buffer
         raise ScheduleError(f"no local buffer {self.buffer}")
 
@@ -89,6 +90,18 @@ class StoreAt:
             return whole
         size = 1 + max(high for _, high in ends)
         return _Window(start=start, size=size, moves=any(r.terms for r in rests) or size > 1)
+
+
+def _without_halo(program: ir.Program, old: ir.Buffer) -> ir.Program:
+    """The program with the halo of a local buffer as elements of its own."""
+    if not any(before or after for before, after in old.halo):
+        return program
+    shape = tuple(e + sum(h) for e, h in zip(old.shape, old.halo, strict=True))
+    new = ir.Buffer.dense(old.name, old.dtype, shape, old.scope)
+    starts = {d: ir.Index((), -before) for d, (before, _) in enumerate(old.halo)}
+    alloc = next(s for s in ir.walk(program.body) if isinstance(s, ir.Alloc) and s.buffer is old)
+    body = rewrite.keep_dims(alloc.body, old.name, tuple(range(len(shape))), starts)
+    return rewrite.replace(program, alloc, (ir.Alloc(new, body),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

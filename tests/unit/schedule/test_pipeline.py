@@ -68,6 +68,16 @@ def test_a_pipeline_computes_the_same(first: tuple[dict[str, object], ...], stag
     np.testing.assert_allclose(run(program, {"x": X}), X.sum(axis=1))
 
 
+@pytest.mark.parametrize("stages", [2, 3, 5])
+def test_the_only_fetch_of_a_loop_knows_its_slot(stages: int) -> None:
+    """ptxas takes the wrong one where it has to find out."""
+    text = SUMS.replace("for k in 5", f"for k in {stages}")
+    program = applied(text, ASYNCHRONOUS, pipeline(stages))
+    last = stages - 1
+    assert f"copy 4 s[{last}, c, 0] from x[4*b + c, {4 * last}]" in print_program(program)
+    np.testing.assert_allclose(run(program, {"x": X}), X[:, : 4 * stages].sum(axis=1))
+
+
 def test_waiting_for_too_little_is_found() -> None:
     text = print_program(applied(SUMS, ASYNCHRONOUS, pipeline(3))).replace("wait 1", "wait 2")
     assert np.isnan(run(parse_program(text), {"x": X})).any()

@@ -71,3 +71,12 @@ def test_an_algorithm_that_lost_does_not() -> None:
     assert found.seconds() == pytest.approx(DIRECT_S)
     found.tell(config("fewer"), DIRECT_S)
     assert found.seconds() < DIRECT_S
+
+
+def test_a_bound_far_above_what_was_measured_is_none() -> None:
+    """Tensor cores multiply faster than what the device's peak was measured with."""
+    known = floors(1.0)
+    known.tell(config("direct"), 0.9 * DIRECT_S)
+    assert known.seconds() > 0
+    known.tell(config("direct"), 0.1 * DIRECT_S)
+    assert known.seconds() == 0

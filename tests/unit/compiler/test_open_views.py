@@ -1,0 +1,104 @@
+"""Views and rows of positions along dimensions that a run decides: by one program, or, where an
+importer must know a size, by a compile for each. ONNX Runtime is the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autotune
+from autotune.errors import ModelError
+from autotune.runtime.sized import SizedModel
+
+node, info = helper.make_node, helper.make_tensor_value_info
+NUMBERS = {"zero": [0], "one": [1], "two": [2], "last": [-1], "first": [-(2**62)], "behind": [-4]}
+
+
+def model_of(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+    """x float32[B,S] to y."""
+    x = info("x", TensorProto.FLOAT, ["B", "S"])
+    y = onnx.ValueInfoProto(name="y")
+    y.type.tensor_type.elem_type = TensorProto.FLOAT
+    weights = [numpy_helper.from_array(np.array(v), n) for n, v in NUMBERS.items()]
+    graph = helper.make_graph([*nodes], "net", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def counted(of: str, axis: int, made: str) -> onnx.NodeProto:
+    return node("Shape", [of], [made], start=axis, end=axis + 1)
+
+
+MODELS = {
+    "the last ones": [
+        node("Constant", [], ["end"], value=numpy_helper.from_array(np.array([2**62]))),
+        node("Slice", ["x", "behind", "end", "one"], ["y"]),
+    ],
+    "halves": [
+        node("Slice", ["x", "zero", "last", "one"], ["a"]),
+        node("Concat", ["a", "a"], ["b"], axis=1),
+        node("Split", ["b"], ["c", "d"], axis=1),
+        node("Sub", ["c", "d"], ["e"]),
+        node("Concat", ["e", "c"], ["y"], axis=1),
+    ],
+    "repeated by sizes": [
+        node("ReduceMax", ["x"], ["rows"], axes=[1]),
+        counted("x", 0, "b"),
+        counted("x", 1, "s"),
+        node("Concat", ["b", "s"], ["shape"], axis=0),
+        node("Expand", ["rows", "shape"], ["y"]),
+    ],
+}
+
+
+def equal(model: SizedModel, proto: onnx.ModelProto, *sizes: tuple[int, int]) -> None:
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    for batch, length in sizes:
+        x = np.random.default_rng(length).standard_normal((batch, length)).astype(np.float32)
+        np.testing.assert_allclose(model.run({"x": x})["y"], session.run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_program_serves_any_sizes(name: str) -> None:
+    proto = model_of(*MODELS[name])
+    with autotune.compile(proto, ranges={"B": (1, 5), "S": (4, 40)}) as model:
+        assert isinstance(model, SizedModel)
+        assert "one program" in model.notes[0]
+        equal(model, proto, (1, 4), (5, 40), (3, 11), (2, 32))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        node("Trilu", ["x"], ["y"]),
+        node("Slice", ["x", "last", "first", "one", "last"], ["y"]),
+        node("Slice", ["x", "last", "behind", "one", "last"], ["y"]),
+    ],
+)
+def test_where_an_importer_must_know_a_size_each_is_compiled(last: onnx.NodeProto) -> None:
+    proto = model_of(last)
+    with autotune.compile(proto, ranges={"B": (1, 5), "S": (4, 40)}) as model:
+        assert isinstance(model, SizedModel)
+        assert "each new set of sizes is compiled" in model.notes[0]
+        equal(model, proto, (1, 4), (5, 40))
+
+
+def test_whether_a_start_is_before_the_first_element_may_be_a_matter_of_sizes() -> None:
+    end: Any = numpy_helper.from_array(np.array([2**62]))
+    proto = model_of(
+        node("Constant", [], ["end"], value=end),
+        node("Slice", ["x", "behind", "end", "one"], ["y"]),
+    )
+    with autotune.compile(proto, ranges={"B": (1, 5), "S": (2, 40)}) as model:
+        assert isinstance(model, SizedModel)
+        equal(model, proto, (1, 2), (3, 3), (2, 9))
+
+
+def test_what_is_wrong_at_any_size_is_said_at_once() -> None:
+    proto = model_of(node("Slice", ["x", "zero", "one", "two"], ["y"]))
+    with pytest.raises(ModelError, match="axis 2 is outside"):
+        autotune.compile(proto, ranges={"B": (1, 5), "S": (2, 40)})
