@@ -103,6 +103,11 @@ class Target:
         return self.kind == "c" and self.lanes() == 1
 
     @property
+    def is_wasm(self) -> bool:
+        """Whether code is WebAssembly, which an engine runs."""
+        return self.triple.startswith("wasm32")
+
+    @property
     def transforms_weights(self) -> bool:
         """Whether algorithms may that make weights larger, with sums of their own."""
         return self.accuracy == "normal" and not self.is_compact

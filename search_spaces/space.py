@@ -310,6 +310,25 @@ class _LazyConfigs(Mapping[str, npt.NDArray[Any]]):
         return len(self._params)
 
 
+class ConfigsAt(Mapping[str, npt.NDArray[Any]]):
+    """Some of many configs, by number; each param's array is made when it is first asked for."""
+
+    def __init__(self, configs: Configs, numbers: npt.NDArray[np.intp]) -> None:
+        self._configs, self._numbers = configs, numbers
+        self._made: dict[str, npt.NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._made:
+            self._made[name] = self._configs[name][self._numbers]
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configs)
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+
 def _place(param: Param, config: Config) -> int:
     values: dict[str, Choice] = dict(config.items)
     value = values.get(param.name)

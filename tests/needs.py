@@ -115,7 +115,9 @@ NEEDS = {
         use="mount folders, as root or in a user namespace, which the kernel must allow",
     ),
     "chromium": Need(
-        packages=("chromium",), present=_programs("chromium"), use="look at reports in a browser"
+        packages=("chromium",),
+        present=_programs("chromium"),
+        use="look at reports and run models in a browser",
     ),
 }
 

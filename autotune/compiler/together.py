@@ -159,9 +159,9 @@ def _options(
             return ()
         out = []
         for each in alternatives(task, machines, rule):
-            nbytes = _nbytes(task, rule.schedule(task, target, each.config))
-            if nbytes is not None:
-                out.append((each.config, Option(nbytes=nbytes, seconds=each.seconds)))
+            packs = rule.write(task, target, each.config).program.packs
+            nbytes = sum(bytes_of_weights(task, packs).values())
+            out.append((each.config, Option(nbytes=nbytes, seconds=each.seconds)))
         return tuple(out)
 
     return asked(ask, task, target)

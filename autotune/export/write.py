@@ -44,7 +44,7 @@ FORMATS = (*LIBRARIES, "c", "wasm", "python")
 WEIGHTS = ("inside", "file")
 Files = dict[str, bytes | memoryview]
 WASM = "wasm32"
-"""The target of WebAssembly, and how its triples begin."""
+"""The target of WebAssembly."""
 _SYSTEM = {"libm.so.6": "m", "libpthread.so.0": "pthread"}
 
 
@@ -217,7 +217,7 @@ def _check(image: Image, options: ExportOptions) -> None:
                           "--weights out")  # fmt: skip
     if options.format == "wasm":
         _check_wasm(target, options)
-    elif target.triple.startswith(WASM):
+    elif target.is_wasm:
         raise ConfigError(f"{target.name} is for --format wasm; name it, or another --target")
     if options.format == "c":
         _check_source(target, options)
@@ -241,7 +241,7 @@ def _check_source(target: Target, options: ExportOptions) -> None:
 
 
 def _check_wasm(target: Target, options: ExportOptions) -> None:
-    if not target.triple.startswith(WASM):
+    if not target.is_wasm:
         raise ConfigError(
             f"--format wasm takes a model for {WASM}, and this one is for {target.name}; leave "
             "--target out, or export the model it came from"

@@ -14,8 +14,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.exc import TorchDynamoException
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from autotune.defects import NO_DEFECT, raised
 from autotune.frontend.torch.decompositions import decompositions
 from autotune.torch.gradients import Differentiable
 from autotune.torch.graph import CompiledGraph
@@ -39,9 +41,15 @@ def backend(
 ) -> Compiled:
     """The backend of `torch.compile` named `autotune`. Raises InputError for wrong options."""
     wanted = CompileOptions.of(options)
-    parts = parts_of(_weights_among(inputs), wanted.compile)
-    compile_ = functools.partial(wanted.compiled, parts=parts)
-    return compiled_by(compile_, module, inputs, wanted.min_gain)
+    try:
+        parts = parts_of(_weights_among(inputs), wanted.compile)
+        compile_ = functools.partial(wanted.compiled, parts=parts)
+        return compiled_by(compile_, module, inputs, wanted.min_gain)
+    except (*NO_DEFECT, TorchDynamoException):
+        raise  # by some of PyTorch's own it begins anew
+    except Exception as error:  # neither we nor AOTAutograd end a program: PyTorch has the graph
+        raised("a graph", error, "PyTorch runs it")
+        return module.forward
 
 
 def compiled_by(

@@ -90,7 +90,20 @@ class CompiledGraph:
         elif self._by_size:
             self._programs.move_to_end(key)
         program = self._programs[key]
-        return self._eager(inputs) if program is None else program(inputs)
+        return self._eager(inputs) if program is None else self._ran(program, key, inputs)
+
+    def _ran(self, program: PieceRunner, key: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What the program gives; where it raises, PyTorch runs the graph, which writes to none of
+        its inputs, and raises itself where the inputs are wrong."""
+        try:
+            return program(inputs)
+        except MemoryError:
+            raise
+        except Exception as error:  # a defect ends no program: PyTorch has the graph
+            made = self._eager(inputs)
+            raised("a graph", error, "PyTorch runs it")
+            self._programs[key] = None
+            return made
 
     def _take_quick(self) -> None:
         program = self._programs.get(None)

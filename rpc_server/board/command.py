@@ -91,7 +91,7 @@ def add_serve_command(commands: Any) -> None:
     )
     parser.add_argument("--audit", metavar="FILE", help="append who did what")
     parser.add_argument(
-        "--simulator", choices=sorted(SIMULATORS), help="of a microcontroller: counts its cycles"
+        "--simulator", choices=sorted(SIMULATORS), help="of a microcontroller or WebAssembly"
     )
     parser.add_argument("--executor", default=DEFAULT_EXECUTOR, help=argparse.SUPPRESS)
     parser.set_defaults(run=serve)

@@ -25,7 +25,7 @@ from search_spaces.base import Column, OpenTiles
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.params import Config
-from search_spaces.space import Configs
+from search_spaces.space import Configs, ConfigsAt
 
 DIRECT = "direct"
 """The algorithm that computes as the definition says."""
@@ -155,11 +155,16 @@ class Family(Generic[Tiled]):
         self, configs: Configs, give: Callable[[Tiled, Configs], Column | Mask | float]
     ) -> Column:
         """What every config's algorithm gives for it; 0 where the config chose none of these."""
-        out = np.zeros(len(configs["algorithm"]))
+        chosen = configs["algorithm"]
+        out = np.zeros(len(chosen))
+        left = np.arange(len(chosen))
         for algorithm in self.members():
-            own = np.flatnonzero(configs["algorithm"] == algorithm.choice)
+            if not len(left):
+                break
+            same = chosen[left] == algorithm.choice
+            own, left = left[same], left[~same]
             if len(own):
-                out[own] = give(algorithm, {name: found[own] for name, found in configs.items()})
+                out[own] = give(algorithm, ConfigsAt(configs, own))
         return out
 
 

@@ -8,8 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
 
+from autotune.codegen.c.column_tile import (
+    HeldWeights,
+    Window,
+    column_tile_of,
+    invariant_loads,
+    window_of,
+)
+from autotune.codegen.c.compact_values import (
+    below,
+    byte_load,
+    high_factors,
+    is_minus_zero,
+    leaves_of,
+    operations_of,
+    repeated_in,
+    statements_of,
+    values_of,
+)
 from autotune.codegen.c.dialect import Dialect
 from autotune.codegen.c.dot_match import tile_of
 from autotune.codegen.c.statement import CStatementWriter
@@ -63,6 +80,10 @@ class CompactWriter(CStatementWriter):
         self._shared_depth = self._in_select = 0
         self._in_plain = False
         """Whether what is being written is beside assembler for the same."""
+        self._held: tuple[ir.Load, tuple[str, ...]] | None = None
+        """Weights of a window that are in registers around the loop that is being written."""
+        self._kept: dict[str, str] = {}
+        """What has been loaded of constants before that loop, by its text."""
         self._leaves: dict[ir.Value, Val] | None = None
         """Arguments of the function that is being written."""
 
@@ -71,6 +92,8 @@ class CompactWriter(CStatementWriter):
     def loop(self, loop: ir.For) -> None:
         if self.lanes > 1 or not self.target.is_compact:
             super().loop(loop)
+        elif window := self._window_below(loop):
+            self._around_window(loop, window)
         elif (loop.kind == "dot" and self._dot(loop)) or self._tile(loop):
             return
         elif loop.kind == "unroll" and loop.extent > 1 and self._rolls(loop):
@@ -85,9 +108,9 @@ class CompactWriter(CStatementWriter):
 
     def _rolls(self, loop: ir.For) -> bool:
         """Whether what was to be unrolled is better a loop, which nothing in its body forbids."""
-        if _statements((loop,)) <= UNROLLED_STATEMENTS:
+        if statements_of((loop,)) <= UNROLLED_STATEMENTS:
             return False
-        tables = any(isinstance(v, ir.Table) for v in _values(loop.body))
+        tables = any(isinstance(v, ir.Table) for v in values_of(loop.body))
         fixed = (
             at
             for name, indices in accesses_of(loop.body)
@@ -98,10 +121,14 @@ class CompactWriter(CStatementWriter):
 
     def _tile(self, loop: ir.For) -> bool:
         """A tile of sums over one run of words as assembler; False where it is none."""
-        if not self._has_dsp or self._in_plain or loop.kind != "serial":
+        if not self._has_dsp or self._in_plain or loop.kind not in ("serial", "unroll"):
             return False
-        tile = tile_of(self, loop)
+        tile = tile_of(self, loop) if loop.kind == "serial" else None
+        window = self._window(loop) if tile is None and self._held else None
         lines = tile.lines() if tile else None
+        if window and self._held and window.weights == self._held[0]:
+            columns = column_tile_of(self, window, self._held[1])
+            lines = columns.lines() if columns else None
         if lines is None:
             return False
         self.helpers.type("uint32")
@@ -110,10 +137,60 @@ class CompactWriter(CStatementWriter):
             self.line(line)
         self.lines.append("#else")
         self._in_plain = True
-        super().loop(loop)
+        self.loop(loop)
         self._in_plain = False
         self.lines.append("#endif")
         return True
+
+    def _window(self, stmt: ir.Stmt) -> Window | None:
+        return window_of(
+            stmt, lambda name: self.buffers[name].dtype if name in self.buffers else ""
+        )
+
+    def _window_below(self, loop: ir.For) -> Window | None:
+        """A window inside whose weights are the same all through the loop, its outermost such."""
+        if not self._has_dsp or self._held or loop.kind != "serial" or self._in_plain:
+            return None
+        inside = {x.var for x in ir.walk((loop,)) if isinstance(x, ir.For) and x.extent > 1}
+        for stmt in ir.walk(loop.body):
+            window = self._window(stmt)
+            if window is None or window.weights.buffer not in self._constants:
+                continue
+            read = {v for i in window.weights.indices for v in i.vars()}
+            if read & inside == {x.var for x in window.over}:
+                return window
+        return None
+
+    def _around_window(self, loop: ir.For, window: Window) -> None:
+        """The loop, behind what it reads of constants again and again."""
+        rows, taps = window.over
+        held = HeldWeights(rows=rows.extent, taps=taps.extent)
+        env = dict(self.env)
+        self.env.update((x.var, 0) for x in ir.walk((loop,)) if isinstance(x, ir.For))
+
+        def weight(row: int, tap: int) -> str:
+            self.env.update({rows.var: row, taps.var: tap})
+            return super(CompactWriter, self).load(window.weights).text
+
+        values = held.values(weight)
+        loads = invariant_loads(loop, list(self._constants))
+        kept = [super(CompactWriter, self).load(x) for x in loads]
+        self.env.clear()
+        self.env.update(env)
+        names = tuple(f"w{n}" for n in range(held.words))
+        with self.block(""):
+            self.helpers.type("uint32")
+            self.lines.append(_ASSEMBLER)
+            for name, value in zip(names, values, strict=True):
+                self.line(f"const u32 {name} = {value};")
+            self.lines.append("#endif")
+            for number, now in enumerate(x for x in kept if x.lanes == 1 and x.dtype != "bool"):
+                self.line(f"const {self.helpers.type(now.dtype)} c{number} = {now.text};")
+                self._kept[now.text] = f"c{number}"
+            self._held = window.weights, names
+            self.loop(loop)
+            self._held = None
+            self._kept.clear()
 
     def _dot(self, loop: ir.For) -> bool:
         """The sum of four products of bytes as a call; False where that is not what it is."""
@@ -126,7 +203,7 @@ class CompactWriter(CStatementWriter):
             return True
         if not isinstance(store, ir.Store) or store.combine != "sum":
             return False
-        factors = [_byte_load(v) for v in getattr(store.value, "args", ())]
+        factors = [byte_load(v) for v in getattr(store.value, "args", ())]
         if getattr(store.value, "fn", "") != "mul" or None in factors:
             return False
         places, kinds = [], []
@@ -179,6 +256,8 @@ class CompactWriter(CStatementWriter):
         """An element; of a constant, a variable that has it already, as a store into bytes could
         change anything for a compiler."""
         now, buffer = super().load(value), self.buffers[value.buffer]
+        if now.text in self._kept and buffer.name in self._constants:
+            return Val(self._kept[now.text], now.dtype, 1)
         shared = self._shared
         if shared is None or buffer.name not in self._constants or self._in_select:
             return now
@@ -205,8 +284,8 @@ class CompactWriter(CStatementWriter):
             and self._leaves is None
             and self.lanes == 1
             and isinstance(value, ir.Apply)
-            and len(set(_operations(value))) >= OUTLINED_CALLS
-            and not any(_is_minus_zero(v) for v in _below(value))
+            and len(set(operations_of(value))) >= OUTLINED_CALLS
+            and not any(is_minus_zero(v) for v in below(value))
         ):
             return super().value(value)
         return self._outlined(value)
@@ -220,13 +299,13 @@ class CompactWriter(CStatementWriter):
 
     def _outlined(self, value: ir.Apply) -> Val:
         """A call of a function that computes the expression of what it loads."""
-        leaves = {leaf: super(CompactWriter, self).value(leaf) for leaf in _leaves(value)}
+        leaves = {leaf: super(CompactWriter, self).value(leaf) for leaf in leaves_of(value)}
         kinds = [self.helpers.type(now.dtype) for now in leaves.values()]
         self._leaves = {
             leaf: Val(f"a{n}", now.dtype, 1) for n, (leaf, now) in enumerate(leaves.items())
         }
         lines: list[str] = []
-        for part in _repeated(value):
+        for part in repeated_in(value):
             now = self.value(part)
             name = f"v{len(lines)}"
             lines.append(f"    const {self.helpers.type(now.dtype)} {name} = {now.text};")
@@ -262,7 +341,7 @@ def _by_constants(loop: ir.For, constants: set[str]) -> ir.For:
     body = loops[-1].body
     stored = {s.buffer for s in body if isinstance(s, ir.Store)}
     read = accesses_of(body)
-    if stored & {v.buffer for v in _values(body) if isinstance(v, ir.Load)}:
+    if stored & {v.buffer for v in values_of(body) if isinstance(v, ir.Load)}:
         return loop
     moved = {v for name, indices in read if name in constants for i in indices for v in i.vars()}
     for now in sorted(loops, key=lambda x: x.var in moved):
@@ -270,96 +349,3 @@ def _by_constants(loop: ir.For, constants: set[str]) -> ir.For:
     (out,) = body
     assert isinstance(out, ir.For)
     return out
-
-
-def high_factors(value: ir.Value) -> tuple[ir.Value, ...] | None:
-    """The factors of (a * b + 2**30) / 2**31 of int32."""
-    if not isinstance(value, ir.Apply) or value.fn != "to_int32":
-        return None
-    at: ir.Value = value
-    for fn, last in (("to_int32", None), ("shift_right", 31), ("add", 1 << 30)):
-        if not isinstance(at, ir.Apply) or at.fn != fn:
-            return None
-        if last is not None and at.args[-1] != ir.Const(last, "int64"):
-            return None
-        at = at.args[0]
-    if not isinstance(at, ir.Apply) or at.fn != "mul":
-        return None
-    wide = [a.args[0] for a in at.args if isinstance(a, ir.Apply) and a.fn == "to_int64"]
-    return tuple(wide) if len(wide) == 2 else None
-
-
-def _byte_load(value: ir.Value) -> ir.Load | None:
-    """What is widened to 32 bits, where it is a load."""
-    if isinstance(value, ir.Apply) and value.fn == "to_int32":
-        (inner,) = value.args
-        return inner if isinstance(inner, ir.Load) else None
-    return None
-
-
-def _statements(body: tuple[ir.Stmt, ...]) -> int:
-    """Lines that the body becomes, with all loops that are marked so unrolled; a `dot` is one."""
-    total = 0
-    for stmt in body:
-        if isinstance(stmt, ir.For):
-            total += _statements(stmt.body) * (stmt.extent if stmt.kind == "unroll" else 1)
-        elif isinstance(stmt, ir.If | ir.Alloc):
-            total += _statements(stmt.body)
-        else:
-            total += 1
-    return total
-
-
-def _values(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Value]:
-    """Every value below the statements."""
-    for stmt in ir.walk(body):
-        if isinstance(stmt, ir.Store):
-            yield from _below(stmt.value)
-
-
-def _below(value: ir.Value) -> Iterator[ir.Value]:
-    yield value
-    if isinstance(value, ir.Apply):
-        for arg in value.args:
-            yield from _below(arg)
-    elif isinstance(value, ir.Select):
-        yield from _below(value.then)
-        yield from _below(value.other)
-
-
-def _is_minus_zero(value: ir.Value) -> bool:
-    """Whether it is a constant that is equal to another one, and not the same."""
-    return isinstance(value, ir.Const) and value.value == 0 and str(value.value).startswith("-")
-
-
-def _operations(value: ir.Value) -> Iterator[ir.Apply]:
-    if isinstance(value, ir.Apply):
-        yield value
-        for arg in value.args:
-            yield from _operations(arg)
-
-
-def _leaves(value: ir.Apply) -> list[ir.Value]:
-    """What an expression begins with, but for constants: each once."""
-    found: dict[ir.Value, None] = {}
-    for operation in _operations(value):
-        for arg in operation.args:
-            if not isinstance(arg, ir.Apply | ir.Const):
-                found[arg] = None
-    return list(found)
-
-
-def _repeated(value: ir.Apply) -> list[ir.Apply]:
-    """Operations that come more than once, inner ones first."""
-    counts: dict[ir.Apply, int] = {}
-
-    def visit(now: ir.Value) -> None:
-        if isinstance(now, ir.Apply):
-            counts[now] = counts.get(now, 0) + 1
-            if counts[now] == 1:
-                for arg in now.args:
-                    visit(arg)
-
-    visit(value)
-    again = (v for v, count in counts.items() if count > 1)
-    return sorted(again, key=lambda v: sum(1 for _ in _operations(v)))

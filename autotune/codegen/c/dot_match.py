@@ -23,11 +23,11 @@ _Points = Sequence[Mapping[str, int]]
 
 def tile_of(writer: CStatementWriter, loop: ir.For) -> DotTile | None:
     """The loop as a tile, where it is one."""
-    found = _nest(loop)
-    if found is None:
+    found = nest_of(loop)
+    if found is None or not _is_dot(found[0]):
         return None
     loops, guards, store = found
-    factors = _factors(store)
+    factors = factors_of(store)
     if factors is None or not writer.in_registers(store.buffer):
         return None
     env = dict(writer.env)
@@ -38,8 +38,8 @@ def tile_of(writer: CStatementWriter, loop: ir.For) -> DotTile | None:
         writer.env.update(env)
 
 
-def _nest(loop: ir.For) -> tuple[list[ir.For], list[ir.Bound], ir.Store] | None:
-    """Loops, the one of the `dot` last, what must hold, and the sum that is inside."""
+def nest_of(loop: ir.For) -> tuple[list[ir.For], list[ir.Bound], ir.Store] | None:
+    """Loops, a `dot` last where there is one, what must hold, and the sum that is inside."""
     loops: list[ir.For] = []
     bounds: list[ir.Bound] = []
     now: ir.Stmt = loop
@@ -53,14 +53,16 @@ def _nest(loop: ir.For) -> tuple[list[ir.For], list[ir.Bound], ir.Store] | None:
             if now.extent > 1 and now.kind not in ("serial", "unroll", "dot"):
                 return None
         now = now.body[0]
-    sums = isinstance(now, ir.Store) and now.combine == "sum"
-    if not sums or loops[-1].kind != "dot" or loops[-1].extent != _WORD:
+    if not isinstance(now, ir.Store) or now.combine != "sum":
         return None
-    assert isinstance(now, ir.Store)
     return loops, bounds, now
 
 
-def _factors(store: ir.Store) -> tuple[ir.Load, ir.Load] | None:
+def _is_dot(loops: Sequence[ir.For]) -> bool:
+    return loops[-1].kind == "dot" and loops[-1].extent == _WORD
+
+
+def factors_of(store: ir.Store) -> tuple[ir.Load, ir.Load] | None:
     """The bytes that are multiplied; None where they are anything else, or their places are no
     sums of loop variables."""
     if not isinstance(store.value, ir.Apply) or store.value.fn != "mul":

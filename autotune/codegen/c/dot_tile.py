@@ -86,9 +86,9 @@ def _body(held: Side, taken: Side, ahead: int) -> list[str]:
         out += [_load(f"g{n - first}", "g", taken, n) for n in group]
         if first == 0:
             for n in range(len(held.offsets)):
-                out += _widened(f"e{n}", f"h{n}", held.dtype)
+                out += widened(f"e{n}", f"h{n}", held.dtype)
         for n in group:
-            even, odd = _widened("t", f"g{n - first}", taken.dtype)
+            even, odd = widened("t", f"g{n - first}", taken.dtype)
             out.append(even)
             out += [f"smlad %[s{n}_{m}], %[t], %[e{m}], %[s{n}_{m}]" for m in _each(held)]
             out.append(odd)
@@ -109,7 +109,7 @@ def _load(register: str, pointer: str, side: Side, number: int) -> str:
     return f"ldr %[{register}], [%[p{pointer}], #{side.offsets[number] - side.step}]"
 
 
-def _widened(even: str, word: str, dtype: str) -> list[str]:
+def widened(even: str, word: str, dtype: str) -> list[str]:
     """Bytes 0 and 2, and 1 and 3 where the word was."""
     name = WIDEN[dtype]
     return [f"{name} %[{even}], %[{word}]", f"{name} %[{word}], %[{word}], ror #8"]

@@ -17,8 +17,11 @@ THREAD_NAMES = "/proc/self/task"
 
 
 def sandbox_for(target: Target, sandbox: Sandbox) -> Sandbox:
-    """C and OpenCL code is compiled by other programs. A GPU's driver writes to its device files
-    and maps far more addresses than there is memory."""
+    """C and OpenCL code is compiled by other programs, WebAssembly run by one, which reserves
+    addresses without end. A GPU's driver writes to its device files and maps far more addresses
+    than there is memory."""
+    if target.is_wasm:
+        return dataclasses.replace(sandbox, programs=True, memory_bytes=0)
     if target.kind == "c":
         return dataclasses.replace(sandbox, programs=True)
     if target.kind == "opencl":

@@ -268,6 +268,14 @@ def check_target(target: Target, cores: int, *, simulated: bool = False) -> None
             f"that simulates it (rpc_server serve --target {target.name} --simulator unicorn): "
             "--device rpc://HOST:PORT"
         )
+    if target.is_wasm:
+        if simulated:
+            return
+        raise DeviceError(
+            f"target {target.name} is WebAssembly, which this machine runs in an engine; measure "
+            f"on a board that has one (rpc_server serve --target {target.name} --simulator node): "
+            "--device rpc://HOST:PORT"
+        )
     if simulated and not target.is_compact:
         raise DeviceError(
             f"target {target.name} is no microcontroller, and this board simulates one; take a "

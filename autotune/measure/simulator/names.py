@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from autotune.errors import ConfigError
 from autotune.target import Target
 
-SIMULATORS = {"unicorn": "autotune.measure.simulator.executor:SimulatedExecutor"}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulator:
+    """What runs a target's code here that is no code of this machine. `example`: such a target."""
+
+    executor: str
+    takes: Callable[[Target], bool]
+    what: str
+    example: str
+
+
+def _compact(target: Target) -> bool:
+    return target.is_compact
+
+
+def _wasm(target: Target) -> bool:
+    return target.is_wasm
+
+
+_ROOM = "autotune.measure.simulator"
+NAMES = {
+    "unicorn": Simulator(
+        executor=f"{_ROOM}.executor:SimulatedExecutor",
+        takes=_compact, what="microcontrollers", example="cortex-m4",
+    ),
+    "node": Simulator(
+        executor=f"{_ROOM}.wasm_executor:NodeExecutor",
+        takes=_wasm, what="WebAssembly", example="wasm32",
+    ),
+    "wasmtime": Simulator(
+        executor=f"{_ROOM}.wasm_executor:WasmtimeExecutor",
+        takes=_wasm, what="WebAssembly", example="wasm32",
+    ),
+}  # fmt: skip
+SIMULATORS = {name: simulator.executor for name, simulator in NAMES.items()}
+"""Executors by name."""
 
 
 def executor_of(simulator: str, target: Target) -> str:
     """The executor of a simulator for a target. Raises ConfigError where it has no such core."""
-    if not target.is_compact:
+    found = NAMES[simulator]
+    if not found.takes(target):
         raise ConfigError(
-            f"{simulator} simulates microcontrollers, and target {target.name} is none; "
-            "take --target cortex-m4"
+            f"{simulator} is for {found.what}, and target {target.name} is none; "
+            f"take --target {found.example}"
         )
-    return SIMULATORS[simulator]
+    return found.executor

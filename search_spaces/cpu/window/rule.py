@@ -48,6 +48,7 @@ from search_spaces.cpu.window.shape import (
     slides,
     window_of,
 )
+from search_spaces.cpu.window.small_cores import is_byte_window, window_cycles
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Constraint, Space
 
@@ -157,6 +158,8 @@ class WindowRule(Rule):
             held = configs["vectors"] * configs["tile_w"] * configs["tile_h"]
             away = np.abs(held - 4) + 0.1 * np.abs(configs["vectors"] - 2)
             return Prior(cycles=np.asarray(1 + away), peak_cycles=peak, means="order")
+        if is_byte_window(task, target):
+            return Prior(cycles=window_cycles(task, w, configs), peak_cycles=peak)
         vectors = math.prod(extent for _, extent in w.axes) / lanes_of(task, target)
         cost = cycles(task, w, machine, configs) * vectors
         return Prior(cycles=cost, peak_cycles=peak, means="work")

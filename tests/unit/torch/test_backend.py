@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 from autotune.graph.ir import Graph
 from autotune.torch import backend, explain
 from autotune.torch.backend import compiled_by
+from autotune.torch.pieces import PieceRunner
 from tests.unit.torch.oracle import ByNumpy
 
 Compile = Callable[..., Callable[..., Any]]
@@ -220,6 +222,35 @@ def test_a_defect_of_ours_costs_speed_and_no_result(
     model, x = small(), torch.randn(2, 6)
     with pytest.warns(UserWarning, match="it is broken; PyTorch runs it"), torch.no_grad():
         same(compiled(model)(x), model(x))
+
+
+def test_a_defect_outside_of_the_compiler_costs_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("it is broken")
+
+    # By its name, the module is hidden by the function.
+    module = importlib.import_module("autotune.torch.backend")
+    monkeypatch.setattr(module, "traced", broken)
+    model, x = small(), torch.randn(2, 6)
+    fast = torch.compile(model, backend="autotune")
+    with pytest.warns(UserWarning, match="it is broken; PyTorch runs it"), torch.no_grad():
+        same(fast(x), model(x))
+
+
+def test_a_defect_in_a_call_costs_no_result(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("it is broken")
+
+    monkeypatch.setattr(PieceRunner, "direct", None)
+    monkeypatch.setattr(PieceRunner, "__call__", broken)
+    model, x = small(), torch.randn(2, 6)
+    fast = compiled(model)
+    with pytest.warns(UserWarning, match="it is broken; PyTorch runs it"), torch.no_grad():
+        same(fast(x), model(x))
+    with torch.no_grad():  # from then on without a word
+        same(fast(x + 1), model(x + 1))
 
 
 def test_two_programs_share_nothing_that_is_written(compiled: Compile) -> None:

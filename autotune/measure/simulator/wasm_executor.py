@@ -1,0 +1,139 @@
+"""Executors of boards that run WebAssembly: candidates linked as modules, checked and timed in an
+engine. In: MeasureRequest. Out: Built, MeasureResult: seconds of the engine, call after call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import OrderedDict
+
+from autotune.codegen.wasm.module import LinkedModule
+from autotune.errors import DeviceError
+from autotune.machine import Machine
+from autotune.machine.facts import MachineFacts
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.build_task import build_task
+from autotune.measure.case import Case, judge, make_case
+from autotune.measure.executor import Built
+from autotune.measure.simulator.node_engine import NodeEngine
+from autotune.measure.simulator.wasm_engine import WasmEngine, WasmtimeEngine
+from autotune.measure.storage import GARBAGE, GuardedTensor, aligned_bytes, reset_output
+from autotune.measure.timing import time_kernel
+from autotune.measure.types import MeasureRequest, MeasureResult, Status
+from autotune.memory import ALIGNMENT
+from autotune.target import Target
+from autotune.types import Array
+
+_MOST_CASES = 4
+_POINTER_BYTES = 4
+
+
+class WasmExecutor:
+    """Executor of a worker process that runs candidates in an engine."""
+
+    def __init__(self, engine: WasmEngine, name: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
+
+    def build(self, request: MeasureRequest) -> Built:
+        return build_task(request.task, request.schedule, request.target)
+
+    def prepare(self, request: MeasureRequest) -> None:
+        self._case(request)
+
+    def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult:
+        start, case = time.perf_counter(), self._case(request)
+
+        def result(
+            status: Status, times_s: tuple[float, ...] = (), error: str = ""
+        ) -> MeasureResult:
+            return MeasureResult(
+                status=status, times_s=times_s, error=error, build_s=built.build_s,
+                run_s=time.perf_counter() - start, conditions=f"simulated: {self._name}",
+            )  # fmt: skip
+
+        reset_output(case.output)
+        memory = _Memory(request, built, case)
+        try:
+            self._engine.load(memory.module, f"{built.symbol}_run", memory.blocks)
+            first = self._engine.run(memory.pointers, 1)
+            output, at = memory.output
+            output[:] = memoryview(self._engine.read(at, len(output)))
+            verdict = judge(case)
+            if verdict.error:
+                return result(Status.WRONG_RESULT, error=f"check: {verdict.error}")
+            times_s = time_kernel(
+                lambda calls: self._engine.run(memory.pointers, calls),
+                request.timing,
+                first.wall_s,
+            )
+        except DeviceError as error:
+            return result(Status.RUN_CRASH, error=f"run: {error}")
+        finally:
+            self._engine.close()
+        return dataclasses.replace(result(Status.OK, times_s), max_error=verdict.max_error)
+
+    def profile(self, target: Target) -> DeviceProfile:
+        """What such an engine should reach on a core of the tables."""
+        named = f"simulated/{target.name}"
+        return dataclasses.replace(Machine.of(target).profile, device=named)
+
+    def facts(self, target: Target) -> MachineFacts | None:  # noqa: ARG002
+        return None
+
+    def _case(self, request: MeasureRequest) -> Case:
+        key = (request.task.key, request.seed, request.target.precision)
+        if key not in self._cases:
+            self._cases[key] = make_case(request.task, request.seed, request.target.precision)
+        self._cases.move_to_end(key)
+        while len(self._cases) > _MOST_CASES:
+            self._cases.popitem(last=False)
+        return self._cases[key]
+
+
+class NodeExecutor(WasmExecutor):
+    """Candidates in node, whose engine is Chromium's."""
+
+    def __init__(self) -> None:
+        super().__init__(NodeEngine(), "node")
+
+
+class WasmtimeExecutor(WasmExecutor):
+    """Candidates in wasmtime."""
+
+    def __init__(self) -> None:
+        super().__init__(WasmtimeEngine(), "wasmtime")
+
+
+class _Memory:
+    """A candidate's module, and where its arguments lie in it: each as it lies here, relative to
+    a multiple of the alignment."""
+
+    def __init__(self, request: MeasureRequest, built: Built, case: Case) -> None:
+        linked = LinkedModule([built.code], [f"{built.symbol}_run"])
+        packs, task = {p.buffer: p for p in built.packs}, request.task
+        tensors = [case.inputs[v.name] for v in task.by_role("input")]
+        tensors += [case.constant(v.name, packs.get(v.name)) for v in task.by_role("constant")]
+        at, addresses = linked.start, []
+        self.blocks: dict[int, bytes] = {}
+        for block, first in [_part(tensor) for tensor in (*tensors, case.output)]:
+            at += -(at + first) % ALIGNMENT
+            self.output = block, at
+            self.blocks[at] = block.tobytes()
+            addresses.append(at + first)
+            at += block.nbytes
+        self.pointers = at + -at % ALIGNMENT
+        room = self.pointers + (len(addresses) + 1) * _POINTER_BYTES
+        workspace = room + -room % ALIGNMENT
+        addresses.append(workspace)
+        self.blocks[self.pointers] = b"".join(a.to_bytes(4, "little") for a in addresses)
+        garbage = aligned_bytes(built.workspace_bytes, GARBAGE)
+        self.blocks[workspace] = garbage.tobytes()
+        self.module = linked.written({}, workspace + garbage.nbytes, {})
+
+
+def _part(tensor: GuardedTensor) -> tuple[Array, int]:
+    """A tensor's memory, and where in it its first element lies."""
+    return tensor.block, tensor.address - tensor.block.ctypes.data
