@@ -127,8 +127,10 @@ def arg_min(n: NodeContext) -> str:
     x = n.input(0)
     if n.dtype(x).startswith("float"):
         return _arg_max(n, n.op("neg", x))
-    # The least integer has no negative: counted down from the greatest.
-    top = 255 if n.dtype(x) == "uint8" else -1
+    # The least integer has no negative: counted down from the greatest, whose bits are those of -1
+    # where there is a sign.
+    unsigned = n.dtype(x).startswith("uint")
+    top = int(np.iinfo(n.dtype(x)).max) if unsigned else -1
     return _arg_max(n, n.op("sub", n.like(top, x), x))
 
 
