@@ -19,8 +19,8 @@ LEAST_COLUMNS = 8
 """Results in a row from which on vectors along it are worth it (as of pools)."""
 
 MOST_ELEMENTS = 100
-"""Elements of a window up to which turning two images costs more than lanes that ragged rows leave empty
-(assumed)."""
+"""Elements of a window up to which turning two images costs more than lanes that ragged rows
+leave empty (assumed)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
