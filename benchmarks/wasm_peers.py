@@ -102,7 +102,7 @@ class Pages(http.server.SimpleHTTPRequestHandler):
     answers: list[dict[str, Any]]
     done: threading.Event
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         self.answers.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(204)
         self.end_headers()

@@ -56,6 +56,14 @@ class Scaling:
 
 
 def resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:
+    """The value with some axes resized; integers are mixed as floats, and cut off to integers."""
+    kind = n.dtype(x)
+    if method.mode != "nearest" and not kind.startswith("float"):
+        return n.cast(_resized(n, n.cast(x, "float32"), scalings, method), kind)
+    return _resized(n, x, scalings, method)
+
+
+def _resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:
     if _is_resize_op(n.rank(x), scalings, method):
         image = to_nhwc(n, x)
         extents = list(n.shape(image))

@@ -87,9 +87,13 @@ def unspread(n: Assembler, places: str, axis: int) -> str:
 
 
 def join(n: Assembler, x: str, places: str, updates: str, axis: int, *, how: str) -> str:
-    """x with updates at places along an axis, joined by an operation of `COMBINE`."""
+    """x with updates at places along an axis, joined by an operation of `COMBINE`; truth values
+    are joined as the integers 0 and 1, and what is not 0 is true."""
     if how not in COMBINE:
         raise UnsupportedOpError(f"reduction {how!r} is not known; known are {', '.join(COMBINE)}")
+    if how != "none" and n.dtype(x) == "bool":
+        whole = [n.cast(v, "int32") for v in (x, updates)]
+        return n.cast(join(n, whole[0], places, whole[1], axis, how=how), "bool")
     if math.prod(n.shape(updates)) == 0:
         return x
     known = n.evaluated(places)

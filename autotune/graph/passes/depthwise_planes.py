@@ -19,7 +19,7 @@ LEAST_COLUMNS = 8
 """Results in a row from which on vectors along it are worth it (as of pools)."""
 
 MOST_ELEMENTS = 100
-"""Elements of a window up to which turning two images costs more than lanes that ragged rows
+"""Elements of a window up to which turning two images costs more than the lanes that ragged rows
 leave empty (assumed)."""
 
 

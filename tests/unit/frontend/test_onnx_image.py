@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from autotune.frontend.onnx.importer import import_model
+from autotune.graph.interp import run_graph
 from autotune.graph.pipeline import optimize
 from tests.graph_verify import verify_graph
 from tests.unit.frontend.onnx_models import check, floats, node_model
@@ -121,3 +126,16 @@ def test_image_operators_are_nhwc_inside() -> None:
     assert graph.types[conv.inputs[0]].shape == (1, 5, 6, 4)
     assert graph.constants[conv.inputs[1]].shape == (3, 3, 4, 8)
     assert graph.types[conv.output].shape == (1, 3, 4, 8)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint8", "int8", "uint16"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("scales", [(1, 1, 2, 2), (1, 1, 2.5, 1)])
+def test_integers_resized_are_mixed_as_floats(kind: str, mode: str, scales: Any) -> None:
+    """Weights are no integers: between equal values lie values like them."""
+    x = np.full((1, 2, 4, 4), 8, kind)
+    attrs = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
+    model = node_model("Resize", {"x": x}, [None, np.array(scales, np.float32)], **attrs)
+    (got,) = run_graph(import_model(model, {}), {"x": x}).values()
+    assert got.dtype == x.dtype
+    assert np.abs(got.astype(int) - 8).max() <= 1

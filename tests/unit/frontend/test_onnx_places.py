@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import autotune
 from autotune.errors import ModelError
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
@@ -188,3 +189,18 @@ def test_a_branch_over_a_constant_is_taken(condition: bool) -> None:
     constant = numpy_helper.from_array(np.array(condition), "c")
     graph = check(nodes_model([node], FEEDS, [constant], ["y"]), FEEDS)
     assert [n.op for n in graph.nodes] == ["relu" if condition else "neg"]
+
+
+@pytest.mark.parametrize("how", ["min", "max", "add", "mul"])
+def test_truth_values_join(how: str) -> None:
+    """add and max are "or", mul and min are "and"."""
+    x, updates = np.array([True, False, True, False]), np.array([True, True, False, False])
+    joined = x & updates if how in ("min", "mul") else x | updates
+    places, nodes = (
+        np.arange(4),
+        helper.make_node("ScatterElements", ["x", "i", "u"], ["y"], reduction=how),
+    )
+    tensors = [numpy_helper.from_array(places, "i")]
+    model = nodes_model([nodes], {"x": x, "u": updates}, tensors, ["y"], 18)
+    (got,) = autotune.compile(model).run({"x": x, "u": updates}).values()
+    np.testing.assert_array_equal(got, joined)

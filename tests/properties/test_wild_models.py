@@ -1,0 +1,26 @@
+"""Random ONNX models of many operators, types and odd shapes give what ONNX Runtime, or else the
+reference evaluator, gives for them. `benchmarks/wild_models.py` runs thousands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.errors import AutotuneError
+from tests.properties.wild_models import wild_model
+from tests.properties.wild_windows import ACTIONS
+
+TOLERANCE = 2e-5
+
+
+@pytest.mark.parametrize("seed", range(20_000, 20_016))
+def test_right_or_refused_in_a_line(seed: int) -> None:
+    wild = wild_model(seed, ACTIONS)
+    try:
+        got = list(autotune.compile(wild.model).run(dict(wild.feeds)).values())
+    except AutotuneError as error:
+        problem, got = str(error), [e.values for e in wild.expected]
+        assert "\n" not in problem
+    for wanted, array in zip(wild.expected, got, strict=True):
+        assert wanted.difference(np.asarray(array), TOLERANCE) == ""
