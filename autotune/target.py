@@ -30,10 +30,8 @@ BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
 """LLVM's names for instructions that multiply bfloat16."""
 SVE_GRANULE_BYTES = 16
 """Scalable vectors of Arm (SVE) are multiples of so many bytes."""
-MAX_DEVICES = 1024
-"""Numbers of devices are below it."""
-MAX_THREADS = 1024
-"""More would be a slip: they would only wait for each other."""
+MAX_DEVICES = MAX_THREADS = 1024
+"""Numbers of devices are below it; more threads would only wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +113,7 @@ class Target:
     @property
     def ptx(self) -> int:
         """The version of PTX that features ask for, 80 for 8.0; 0: not said."""
-        found = re.search(r"\+ptx(\d+)", self.features)
-        return int(found[1]) if found else 0
+        return int(found[1]) if (found := re.search(r"\+ptx(\d+)", self.features)) else 0
 
     @property
     def plain(self) -> Target:
@@ -386,14 +383,11 @@ def host_target(threads: int = 1) -> Target:
 
 def host_features(flags: Mapping[str, bool]) -> str:
     """LLVM's feature string of what the host has and has not; 512-bit registers are used where
-    they exist. LLVM guesses the CPU's name by its family and model, which a hypervisor may hide or
-    trim: what that name stands for is taken away first, so that the name is good for tuning only
-    and code has what the host has."""
+    they exist. What the CPU's name stands for, which LLVM guesses and a hypervisor may hide or
+    trim, is taken away first: the name is for tuning only, and code has what the host has."""
     features = [f"-{name}" for name in sorted(flags) if not flags[name]]
     features += [f"+{name}" for name in sorted(flags) if flags[name]]
-    if flags.get("avx512f"):
-        features.append("-prefer-256-bit")
-    return ",".join(features)
+    return ",".join([*features, *(["-prefer-256-bit"] if flags.get("avx512f") else [])])
 
 
 def _vectors(triple: str, flags: Mapping[str, bool]) -> tuple[int, int]:

@@ -27,7 +27,7 @@ _OFFSETS = range(4096)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ByteColumns:
     """The loops of one, its sum, and what it multiplies."""
 
     loops: tuple[ir.For, ...]
@@ -50,7 +50,7 @@ class Window:
         return tuple(x for x in self.loops if x not in over and x.extent > 1)
 
 
-def window_of(stmt: ir.Stmt, dtypes: Callable[[str], str]) -> Window | None:
+def window_of(stmt: ir.Stmt, dtypes: Callable[[str], str]) -> ByteColumns | None:
     """The window that a loop is; None for another loop. `dtypes`: of a buffer, by its name."""
     found = nest_of(stmt) if isinstance(stmt, ir.For) else None
     factors = factors_of(found[2]) if found else None
@@ -65,7 +65,7 @@ def window_of(stmt: ir.Stmt, dtypes: Callable[[str], str]) -> Window | None:
     for data, weights in (factors, factors[::-1]):
         read = {v for i in weights.indices for v in i.vars()}
         if read & inside == over and dtypes(weights.buffer) == "int8":
-            return Window(
+            return ByteColumns(
                 loops=tuple(loops), guards=tuple(guards), store=store, data=data, weights=weights
             )
     return None
@@ -163,7 +163,7 @@ class ColumnTile:
 
 
 def column_tile_of(
-    writer: CStatementWriter, window: Window, weights: tuple[str, ...]
+    writer: CStatementWriter, window: ByteColumns, weights: tuple[str, ...]
 ) -> ColumnTile | None:
     """The window as a tile, where its points are ones of a row and its data bytes in memory."""
     env = dict(writer.env)
@@ -174,7 +174,9 @@ def column_tile_of(
         writer.env.update(env)
 
 
-def _tile(writer: CStatementWriter, window: Window, weights: tuple[str, ...]) -> ColumnTile | None:
+def _tile(
+    writer: CStatementWriter, window: ByteColumns, weights: tuple[str, ...]
+) -> ColumnTile | None:
     buffer, sums = writer.buffers[window.data.buffer], writer.buffers[window.store.buffer]
     if buffer.scope == "register" or buffer.swizzle or buffer.dtype != "uint8":
         return None

@@ -10,8 +10,8 @@ import dataclasses
 import hashlib
 
 from autotune.codegen.c.column_tile import (
+    ByteColumns,
     HeldWeights,
-    Window,
     column_tile_of,
     invariant_loads,
     window_of,
@@ -142,12 +142,12 @@ class CompactWriter(CStatementWriter):
         self.lines.append("#endif")
         return True
 
-    def _window(self, stmt: ir.Stmt) -> Window | None:
+    def _window(self, stmt: ir.Stmt) -> ByteColumns | None:
         return window_of(
             stmt, lambda name: self.buffers[name].dtype if name in self.buffers else ""
         )
 
-    def _window_below(self, loop: ir.For) -> Window | None:
+    def _window_below(self, loop: ir.For) -> ByteColumns | None:
         """A window inside whose weights are the same all through the loop, its outermost such."""
         if not self._has_dsp or self._held or loop.kind != "serial" or self._in_plain:
             return None
@@ -161,7 +161,7 @@ class CompactWriter(CStatementWriter):
                 return window
         return None
 
-    def _around_window(self, loop: ir.For, window: Window) -> None:
+    def _around_window(self, loop: ir.For, window: ByteColumns) -> None:
         """The loop, behind what it reads of constants again and again."""
         rows, taps = window.over
         held = HeldWeights(rows=rows.extent, taps=taps.extent)

@@ -1,4 +1,4 @@
-"""What runs WebAssembly here, as a board: an engine's interface, and wasmtime. In: a module, and
+"""Engines that run WebAssembly here, as boards: their interface, and wasmtime. In: a module, and
 bytes at addresses of its memory. Out: seconds that calls take, memory as they left it."""
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class WasmExecutor:
             )  # fmt: skip
 
         reset_output(case.output)
-        memory = _Memory(request, built, case)
+        memory = _EngineMemory(request, built, case)
         try:
             self._engine.load(memory.module, f"{built.symbol}_run", memory.blocks)
             first = self._engine.run(memory.pointers, 1)
@@ -107,7 +107,7 @@ class WasmtimeExecutor(WasmExecutor):
         super().__init__(WasmtimeEngine(), "wasmtime")
 
 
-class _Memory:
+class _EngineMemory:
     """A candidate's module, and where its arguments lie in it: each as it lies here, relative to
     a multiple of the alignment."""
 

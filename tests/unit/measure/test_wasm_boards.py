@@ -1,5 +1,5 @@
-"""Boards that run WebAssembly: right and wrong candidates in each engine, inside a worker's bounds;
-other targets; a small model tuned over such a board, and exported from the log."""
+"""Boards that run WebAssembly: right and wrong candidates in each engine, inside a worker's
+bounds; other targets; a small model tuned over such a board, and exported from the log."""
 
 from __future__ import annotations
 
