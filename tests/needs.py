@@ -88,6 +88,11 @@ NEEDS = {
         present=_programs("arm-none-eabi-gcc", "qemu-system-arm"),
         use="build models for microcontrollers, and run them on a simulated board",
     ),
+    "cppcheck": Need(
+        packages=("cppcheck",),
+        present=_programs("cppcheck"),
+        use="list where exported C deviates from MISRA C",
+    ),
     "node": Need(packages=("nodejs",), present=_programs("node"), use="run models as WebAssembly"),
     "qemu": Need(
         packages=("qemu-user",),

@@ -18,6 +18,7 @@ NEEDED = {
     "aarch64-linux-gnu-gcc": "aarch64-cc",
     "qemu-aarch64": "qemu",
     "arm-none-eabi-gcc": "cortex-m",
+    "cppcheck": "cppcheck",
     "node": "node",
 }
 OPTIONAL = ("cmake", "c++", "rustc")
