@@ -6,6 +6,7 @@ In: bytes, sums of their products, floats. Out: nodes of a new graph.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,8 +88,12 @@ def _product(new: Rewriter, term: Term, like: Node) -> str:
 
 
 def _per_channel(new: Rewriter, array: Array, value: str, stem: str) -> str:
-    channels = new.shape(value)[-1:]
-    return new.constant(np.broadcast_to(array, channels or (1,)).astype(np.float32), stem)
+    return new.constant(_spread(array, new.shape(value)).astype(np.float32), stem)
+
+
+def _spread(array: Array, shape: Sequence[int]) -> Array:
+    """A number for each channel of a value; of a scalar, which has none, the number alone."""
+    return np.broadcast_to(array, shape[-1:]) if shape else array.reshape(())
 
 
 def as_bytes(new: Rewriter, form: LinearSum, steps: Steps, like: Node) -> str:
@@ -118,8 +123,7 @@ def _counts(new: Rewriter, form: LinearSum, steps: Steps, like: Node) -> str:
         return materialized(new, form.scaled(inverse), like)
     value = term.value
     if shift.any():
-        channels = new.shape(value)[-1:]
-        counts = np.broadcast_to(shift, channels or (1,)).astype(np.int32)
+        counts = _spread(shift, new.shape(value)).astype(np.int32)
         value = new.emit("add", [value, new.constant(counts, f"{like.output}.shift")], like)
     # Rounded where ONNX Runtime rounds: the step of the products, then its ratio to the result's.
     factor = term.factor.astype(np.float32) / np.float32(steps.step)

@@ -126,6 +126,15 @@ def test_least_of_integers(dtype: str) -> None:
     check(node_model("ArgMin", feeds, axis=1, opset=13, select_last_index=1), feeds)
 
 
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_least_of_wide_integers_without_a_sign(dtype: str) -> None:
+    """ONNX Runtime has none of these."""
+    top = np.iinfo(dtype).max
+    feeds = {"x": np.array([[3, top, 1, top - 1], [top, top // 2 + 1, 9, top]], dtype)}
+    graph = imported(node_model("ArgMin", feeds, axis=1, opset=13))
+    np.testing.assert_array_equal(run_graph(graph, feeds)["y0"], [[2], [2]])
+
+
 @pytest.mark.parametrize("operator", ["ReduceL2", "ReduceLogSum", "ReduceLogSumExp"])
 def test_roots_and_logarithms_of_integers(operator: str) -> None:
     feeds = {"x": np.array([[3, 4, 11], [60, 25, 8]], np.int32)}

@@ -12,6 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from autotune.compiler.driver import compile_graph
+from autotune.compiler.prepare import prepare
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from autotune.target import host_target
@@ -219,3 +220,10 @@ def test_compiled_models_agree(name: str) -> None:
     (got,) = compiled.run(inputs).values()
     assert got.dtype == wanted.dtype
     assert np.abs(got.astype(np.int64) - wanted).max() <= (0 if op == "ConvInteger" else 1)
+
+
+def test_a_scalar_in_bytes_stays_a_scalar() -> None:
+    feeds = {"x": f4(4.0)}
+    model = node_model("QuantizeLinear", feeds, [f4(0.5), one(3, "uint8")], opset=19)
+    (got,) = run_graph(prepare(import_model(model), "float32").graph, feeds).values()
+    assert (got.shape, int(got)) == ((), 11)
