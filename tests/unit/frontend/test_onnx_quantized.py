@@ -225,5 +225,5 @@ def test_compiled_models_agree(name: str) -> None:
 def test_a_scalar_in_bytes_stays_a_scalar() -> None:
     feeds = {"x": f4(4.0)}
     model = node_model("QuantizeLinear", feeds, [f4(0.5), one(3, "uint8")], opset=19)
-    (got,) = run_graph(prepare(import_model(model), "float32").graph, feeds).values()
+    (got,) = run_graph(prepare(import_model(model, {}), "float32").graph, feeds).values()
     assert (got.shape, int(got)) == ((), 11)
