@@ -173,6 +173,9 @@ def _images() -> Iterator[Case]:
     weights = tensor(3, 3, 19, 21)
     yield _case("conv2d", image, weights, constants=(1,), pads=(1, 1, 1, 1))
     yield _case("conv2d", image, tensor(3, 3, 1, 19), constants=(1,), groups=19)
+    yield _case(
+        "conv_planes", tensor(1, 19, 9, 11), tensor(19, 3, 3), constants=(1,), pads=(1, 1, 1, 1)
+    )
     yield _case("matmul", tensor(7, 13), tensor(13, 37), constants=(1,))
     yield _case("matmul", tensor(2, 7, 13), tensor(2, 37, 13), transpose_b=True)
     for mode in ("nearest", "linear"):
