@@ -17,8 +17,8 @@ from benchmarks.recorded_spaces import schedule_hash
 from tests.interpreter.parse import parse_program
 
 LOGGED = json.loads((Path(__file__).parents[2] / "fixtures/former_schedules.json").read_text())
-"""A program, a schedule and the digest of the resulting program, each as release 0.1 wrote it; but
-`pipeline`, whose only fetch is at a constant slot since a GPU showed what ptxas made of the other."""
+"""A program, a schedule and the digest of the resulting program, each as release 0.1 wrote it. But
+`pipeline`: its only fetch has a constant slot since a GPU showed what ptxas made of the other."""
 
 
 def test_a_logged_schedule_has_every_former_name() -> None:
