@@ -170,6 +170,12 @@ class CompileRequest:
         "A file of equations between graphs, which are proven and then used where they are "
         "predicted to gain; 'none': none. Otherwise those that ship.",
     )
+    rewrite_time: float | None = option(
+        None,
+        arguments.seconds,
+        "Seconds of processor time that the search for rewrites may take, with a wider beam where "
+        "it is more than the usual 2; the best graph so far is kept when they are over.",
+    )
     fallback: bool = option(
         True,
         arguments.flag,

@@ -26,7 +26,7 @@ Request = TypeVar("Request", bound=CompileRequest)
 
 TARGET = ("target", "threads")
 MACHINE = ("machine",)
-NUMERICS = ("accuracy", "precision", "calibration", "rewrites")
+NUMERICS = ("accuracy", "precision", "calibration", "rewrites", "rewrite_time")
 SETTLED = ("log", *TARGET, *NUMERICS, "shapes", "ranges")
 """What a compiled model has settled."""
 
@@ -158,6 +158,12 @@ FLAGS = {
         metavar="FILE | all | none",
         help="equations between graphs to use, proven first; see autotune rewrite (default: those "
         "found by hand; all: generated ones, too)",
+    ),
+    "rewrite_time": Flag(
+        "--rewrite-time",
+        type=opt.duration_s,
+        metavar="SECONDS",
+        help="for which equations to use are searched, wider where it is more (default 2s)",
     ),
     "fallback": Flag(
         "--no-fallback",

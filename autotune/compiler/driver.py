@@ -83,7 +83,7 @@ def load_prepared(
 def check_preparing(graph: Graph, request: CompileRequest, target: Target) -> None:
     """Raises what `prepared` raises of a request's files, before anything is opened or made."""
     check_samples(graph, target.precision, request.calibration)
-    rewriting(target, request.rewrites)
+    rewriting(target, request.rewrites)  # a file is read and proven
 
 
 def prepared(
@@ -92,7 +92,8 @@ def prepared(
     """A loaded graph, prepared as its request says. `log`: its times choose rewrites."""
     return prepare(
         graph, target.precision, request.calibration,
-        short=target.short_tensors, rewrite=rewriting(target, request.rewrites, log),
+        short=target.short_tensors,
+        rewrite=rewriting(target, request.rewrites, log, request.rewrite_time),
     )  # fmt: skip
 
 
@@ -174,10 +175,14 @@ class Preparation:
 
     calibration: Samples | None = None
     rewrites: str | os.PathLike[str] | None = None
+    rewrite_time: float | None = None
 
     @staticmethod
     def of(request: CompileRequest) -> Preparation:
-        return Preparation(calibration=request.calibration, rewrites=request.rewrites)
+        return Preparation(
+            calibration=request.calibration, rewrites=request.rewrites,
+            rewrite_time=request.rewrite_time,
+        )  # fmt: skip
 
 
 def compile_graph(
@@ -199,7 +204,8 @@ def compile_graph(
     preparation = preparation or Preparation()
     ready = prepare(
         graph, target.precision, preparation.calibration,
-        short=target.short_tensors, rewrite=rewriting(target, preparation.rewrites, log),
+        short=target.short_tensors,
+        rewrite=rewriting(target, preparation.rewrites, log, preparation.rewrite_time),
     )  # fmt: skip
     for array in (*graph.constants.values(), *ready.graph.constants.values()):
         drop_pages(array)

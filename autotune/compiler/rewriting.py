@@ -18,25 +18,30 @@ from autotune.graph.ir import Graph
 from autotune.rewrite.cost import Costs
 from autotune.rewrite.files import ALL, generated_for, wanted
 from autotune.rewrite.rule import Rewrite
-from autotune.rewrite.search import Found, search
+from autotune.rewrite.search import TIME_S, Found, search, width_for
 from autotune.target import Target
 
 
 def rewriting(
-    target: Target, rewrites: str | os.PathLike[str] | None = None, log: LogStore | None = None
+    target: Target,
+    rewrites: str | os.PathLike[str] | None = None,
+    log: LogStore | None = None,
+    time_s: float | None = None,
 ) -> Callable[[Graph], Found] | None:
-    """The search for a target; None where nothing is to be rewritten. Raises ConfigError where a
-    file has what is not proven."""
+    """The search for a target; None where nothing is to be rewritten. `time_s`: for how long, if
+    not as usual. Raises ConfigError where a file has what is not proven."""
     if target.kind != "cpu":
         return None
     found = wanted(rewrites)
     if target.accuracy != "normal":
         found = tuple(r for r in found if r.exact)
     costs = Costs(target, measured_in(log, target))
+    seconds = TIME_S if time_s is None else time_s
 
     def rewrite(graph: Graph) -> Found:
         try:
-            return search(graph, (*found, *_generated(graph)), costs)
+            every = (*found, *_generated(graph))
+            return search(graph, every, costs, seconds, width=width_for(seconds))
         except NO_DEFECT:
             raise
         except Exception as error:  # a defect costs a gain, never a result

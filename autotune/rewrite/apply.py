@@ -21,6 +21,9 @@ from autotune.types import Array, Attr, TensorType
 MOST_FOLDED_FLOPS = 4e9
 """Operations of a product of constants that is done while a model is compiled, at most: some
 tenths of a second, and operands that memory has room for in double precision."""
+MOST_FOLDED_BYTES = 1 << 30
+"""Bytes of the result, in double precision, at most: products of a column and a row are few
+operations, and large."""
 
 Emit = Callable[[str, Sequence[str], dict[str, Attr]], str]
 
@@ -88,12 +91,14 @@ def _replaced(new: Rewriter, match: Match, done: set[str]) -> bool:
 
 
 def _check_folded(op: str, arrays: Sequence[Array], attrs: dict[str, Attr]) -> None:
-    """Raises ModelError for products of constants that take too long."""
+    """Raises ModelError for constants' results that take too much memory, or too long."""
     operator = OPS.get(op)
-    if operator.kind != "contraction":
-        return
     inputs = [(f"i{n}", TensorType(dtype="float32", shape=a.shape)) for n, a in enumerate(arrays)]
     result = operator.infer([kind for _, kind in inputs], attrs)
+    if result.size * np.dtype(np.float64).itemsize > MOST_FOLDED_BYTES:
+        raise ModelError(f"{op} of constants gives {result}; it is left to the run")
+    if operator.kind != "contraction":
+        return
     flops = sum(compute_flops(c) for c in operator.expression(inputs, ("o", result), attrs))
     if flops > MOST_FOLDED_FLOPS:
         raise ModelError(f"{op} of constants takes {flops:.0e} operations; it is left to the run")

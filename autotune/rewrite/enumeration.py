@@ -22,9 +22,9 @@ from autotune.graph.rewriter import COMMUTATIVE
 from autotune.rewrite import expressions
 from autotune.rewrite.arithmetic import PRIME, Residue
 from autotune.rewrite.dims import symbol
-from autotune.rewrite.evaluate import ORDERED, Evaluation, drawn
+from autotune.rewrite.evaluate import ORDERED, Evaluation, Inference, drawn
 from autotune.rewrite.prove import Instance, instances_of
-from autotune.rewrite.rule import Application, Rewrite
+from autotune.rewrite.rule import Application, Declared, Rewrite
 from autotune.rewrite.symbolic_shapes import Shape, shape_of
 from autotune.rewrite.vocabulary import STAR, TriedOperator
 from autotune.types import Array
@@ -33,8 +33,8 @@ _INSTANCES = 2
 """Shapes that terms are evaluated at."""
 _INSTANCES_ORDERED = 8
 """The same where an operator compares: every outcome has to come about."""
-_DRAWN = 60
-"""Shapes from which these are taken: those of few ones, and not too many elements."""
+_DRAWN = 240
+"""Shapes from which these are taken: those that operators take, and of few ones."""
 _MOST_ELEMENTS = 400
 _SPAN = 1 << 20
 """Whole numbers are drawn from below this, half of them negative."""
@@ -115,26 +115,46 @@ class _Enumeration:
         self.count = 0
 
     def _instances(self) -> list[Instance]:
-        def ones(instance: Instance) -> tuple[int, int]:
+        first = list(self._first())
+
+        def ones(instance: Instance) -> tuple[int, int, int]:
             dims = [e for shape in instance.shapes.values() for e in shape]
             free = instance.symbols.get("s", (2,))
-            return dims.count(1) + 4 * (len(free) != 1), -len(set(dims))
+            refused = sum(not _takes(instance, *application) for application in first)
+            return refused, dims.count(1) + 4 * (len(free) != 1), -len(set(dims))
 
         found = instances_of(self.theme.header, self.rng, _DRAWN)
         return sorted(found, key=ones)[: _INSTANCES_ORDERED if self.ordered else _INSTANCES]
 
+    def _first(self) -> Iterator[tuple[str, tuple[str, ...], dict[str, str]]]:
+        """(operator, values, attributes) of terms of one operator, as far as symbols tell."""
+        shapes = {v.name: self._shape(v) for v in self.theme.header.values}
+        for operator in self.theme.operators:
+            for names in itertools.product(shapes, repeat=operator.operands):
+                operands = [shapes[n] for n in names]
+                for texts in operator.ways(operands, self.cuts):
+                    try:
+                        attrs = {n: expressions.value(t, self.symbols) for n, t in texts.items()}
+                    except expressions.NOTHING:
+                        continue
+                    if shape_of(operator.op, operands, attrs) is not None:
+                        yield operator.op, names, texts
+
+    def _shape(self, declared: Declared) -> Shape:
+        return tuple(
+            STAR if d.startswith("*") else int(d) if d.isdecimal() else self.symbols[d]
+            for d in declared.shape
+        )
+
     def pairs(self) -> Iterator[Pair]:
         for declared in self.theme.header.values:
-            shape = tuple(
-                STAR if d.startswith("*") else int(d) if d.isdecimal() else self.symbols[d]
-                for d in declared.shape
-            )
             arrays = tuple(
                 self._drawn(instance.shapes[declared.name], small=bool(at % 2))
                 for at, instance in enumerate(self.instances)
             )
             self.count += 1
-            self._there(Enumerated(declared.name, shape, 0, self.count, arrays=arrays))
+            term = Enumerated(declared.name, self._shape(declared), 0, self.count, arrays=arrays)
+            self._there(term)
         for size in range(1, self.theme.most + 1):
             self.by_size.append([])
             for operator in self.theme.operators:
@@ -202,6 +222,16 @@ class _Enumeration:
             except (ModelError, *expressions.NOTHING):
                 return None
         return tuple(found)
+
+
+def _takes(instance: Instance, op: str, names: Sequence[str], texts: Mapping[str, str]) -> bool:
+    """Whether an operator takes values of these shapes."""
+    try:
+        attrs = {n: expressions.value(t, instance.symbols) for n, t in texts.items()}
+        Inference(instance.shapes).emit(op, names, attrs)
+    except (ModelError, *expressions.NOTHING):
+        return False
+    return True
 
 
 def _fingerprint(arrays: Sequence[Array]) -> bytes:

@@ -19,6 +19,8 @@ NONE = "none"
 """In place of a file: no rewrites."""
 ALL = "all"
 """In place of a file: those that ship, the generated ones as well."""
+_LEFT = re.compile(r"^    from (.*(?:\n {8,}.*)*)", re.MULTILINE)
+"""A left side, with the lines that go on from it."""
 SHIPPED = Path(__file__).parent / "shipped.rewrites"
 
 
@@ -63,12 +65,12 @@ def _saving() -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(block: str) -> frozenset[tuple[str, str]]:
-    """(operator, an operator whose result it reads) of a text's left side, and its root alone."""
-    left = block[block.index("\n    from ") + 9 :].partition("\n    to ")[0]
-    root = ast.parse(" ".join(left.split()), mode="eval").body
-    calls = [n for n in ast.walk(root) if isinstance(n, ast.Call)]
+    """(operator, an operator whose result it reads) of a text's left sides, and their roots
+    alone."""
+    roots = [ast.parse(" ".join(text.split()), mode="eval").body for text in _LEFT.findall(block)]
+    calls = [n for root in roots for n in ast.walk(root) if isinstance(n, ast.Call)]
     return frozenset(
-        [(_called(root), "")]
+        [(_called(root), "") for root in roots]
         + [(_called(c), _called(a)) for c in calls for a in c.args if isinstance(a, ast.Call)]
     )
 

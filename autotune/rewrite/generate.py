@@ -20,21 +20,25 @@ from autotune.rewrite.parse import leaves, parse
 from autotune.rewrite.prove import INSTANCES, UnprovenError, operators, prove
 from autotune.rewrite.pruning import Known, renamed_key
 from autotune.rewrite.rule import Application, Rewrite
+from autotune.rewrite.several import several_in
 from autotune.rewrite.themes import themes
 from autotune.rewrite.work import saves
 
 Say = Callable[[str], None]
-END = ((5, 3), ("max", "relu"))
-"""Where proving ends: operators of both sides and of the first; names of operators. The order is
-by sizes, so what is left is larger or of later names; it is left for the time that it takes."""
-_BATCH = 32
+Candidate = tuple[Pair, ...]
+"""A pair of terms, or several that share what they become parts of."""
+_MOST_OPERATORS = 5
+"""Operators of both sides, at most; one more where the second side has two fewer."""
+_BATCH = 64
 """Equations that are proven side by side, before what is left is pruned by them."""
 _EFFORT = Effort(
-    helpers=(frozenset(), frozenset({"add", "neg"})),
+    helpers=(frozenset(), frozenset({"transpose"}), frozenset({"add", "neg"})),
     nodes=200, rounds=4, graphs=3, spare=True,
 )  # fmt: skip
 """Less than for what is written by hand: most of what is asked for does not follow."""
 _COLUMNS = 99
+_WHOLE = "both"
+"""The name of what several results are parts of."""
 _HEAD = """# Rewrites that were generated: `autotune rewrite generate -o FILE` writes it again.
 # Each is proven by evaluation and derived from properties, and follows from no smaller one by a
 # single step. What `saves` may be less work from left to right: `--rewrites all` looks for it."""
@@ -44,63 +48,84 @@ def generate(
     names: Sequence[str], known: Sequence[Rewrite], say: Say, processes: int = 2
 ) -> Iterator[Rewrite]:
     """The equations of themes that have both proofs and follow from no smaller one, nor from
-    `known`."""
+    `known`; of several results only where that may save work."""
     there, hopeless = Known(), Known()
     for rewrite in known:
         there.add(rewrite)
     counts: dict[str, int] = {}
     start = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=start) as pool:
-        found = (p for p in _found(names, pool, say) if _order(p)[:2] < END)
-        waiting = sorted(found, key=_order)
+        waiting = sorted(filter(_is_small, _found(names, pool, say)), key=_order)
+        say(f"{len(waiting)} of them are small enough to be proven")
         for batch in _batches(waiting, there, hopeless):
-            rewrites = [_rewrite(pair) for pair in batch]
+            rewrites = [_rewrite(candidate) for candidate in batch]
             proofs = pool.map(_unproven, rewrites, chunksize=_BATCH // processes)
-            for pair, rewrite, why in zip(batch, rewrites, proofs, strict=True):
+            for candidate, rewrite, why in zip(batch, rewrites, proofs, strict=True):
                 if why:
                     say(f"left out: {why}")
                     hopeless.add(rewrite)
-                elif not there.has(pair):
+                elif not _follows(candidate, there):
                     there.add(rewrite)
-                    counts[rewrite.name] = counts.get(rewrite.name, 0) + 1
-                    name = f"{rewrite.name}-{counts[rewrite.name]}"
-                    named = dataclasses.replace(rewrite, name=name, saves=saves(rewrite))
-                    (plain,) = parse(str(named))  # as a file is read back
-                    yield plain
+                    named = _named(rewrite, counts)
+                    if named.saves or len(candidate) == 1:
+                        yield named
 
 
-def _batches(waiting: Sequence[Pair], there: Known, hopeless: Known) -> Iterator[list[Pair]]:
+def _named(rewrite: Rewrite, counts: dict[str, int]) -> Rewrite:
+    """The rewrite under a name that no other has, as a file is read back."""
+    saving = saves(rewrite)
+    counts[rewrite.name] = counts.get(rewrite.name, 0) + 1
+    name = f"{rewrite.name}-{counts[rewrite.name]}"
+    (plain,) = parse(str(dataclasses.replace(rewrite, name=name, saves=saving)))
+    return plain
+
+
+def _follows(candidate: Candidate, known: Known) -> bool:
+    return known.has(candidate[0]) if len(candidate) == 1 else known.has_all(candidate)
+
+
+def _batches(
+    waiting: Sequence[Candidate], there: Known, hopeless: Known
+) -> Iterator[list[Candidate]]:
     """What says something new, of one size each, some at a time; asked for again after each."""
-    batch: list[Pair] = []
-    for pair in waiting:
-        if batch and (len(batch) == _BATCH or _order(pair)[0] != _order(batch[0])[0]):
+    batch: list[Candidate] = []
+    for candidate in waiting:
+        if batch and (len(batch) == _BATCH or _order(candidate)[:2] != _order(batch[0])[:2]):
             yield batch
             batch = []
-        if not there.has(pair) and not hopeless.has(pair):
-            batch.append(pair)
+        if not _follows(candidate, there) and not _follows(candidate, hopeless):
+            batch.append(candidate)
     if batch:
         yield batch
 
 
-def _found(names: Sequence[str], pool: Executor, say: Say) -> list[Pair]:
+def _found(names: Sequence[str], pool: Executor, say: Say) -> list[Candidate]:
     """What seems to be equal, each once."""
-    found: dict[str, Pair] = {}
+    found: dict[str, Candidate] = {}
     for name, some in zip(names, pool.map(_of_theme, names), strict=True):
         count = len(found)
-        for key, pair in some.items():
-            found.setdefault(key, pair)
+        for key, candidate in some.items():
+            found.setdefault(key, candidate)
         say(f"{name}: {len(found) - count} pairs of equal terms")
     return list(found.values())
 
 
-def _of_theme(name: str) -> dict[str, Pair]:
+def _of_theme(name: str) -> dict[str, Candidate]:
     (theme,) = (t for t in themes() if t.name == name)
-    found: dict[str, Pair] = {}
-    for pair in pairs(theme):
+    found: dict[str, Candidate] = {}
+    every = list(map(light, pairs(theme)))
+    for pair in every:
         turned = _usable(pair)
-        if turned is not None and renamed_key(turned) not in found:
-            found[renamed_key(turned)] = light(turned)
-    return found
+        if turned is not None:
+            found.setdefault(renamed_key(turned), (turned,))
+    return found | several_in(every)
+
+
+def _is_small(candidate: Candidate) -> bool:
+    """Whether it is tried: larger ones are many, and most only say in what order things may be."""
+    pair = candidate[0]
+    total, less = pair.one.size + pair.other.size, pair.one.size - pair.other.size
+    return len(candidate) > 1 or total <= _MOST_OPERATORS + (less >= 2)
 
 
 @functools.cache
@@ -147,18 +172,17 @@ def _wrapped(text: str) -> str:
     return "\n".join(out)
 
 
-def _sizes(pair: Pair) -> tuple[int, int]:
-    """Operators of both sides, and of the first."""
-    return pair.one.size + pair.other.size, pair.one.size
-
-
-def _order(pair: Pair) -> tuple[tuple[int, int], tuple[str, ...], int, int, str]:
-    """Smaller ones first; those of the same operators together, since they share properties; of
-    these those over more values, of which others are cases."""
-    used = leaves(pair.one.term)
+def _order(candidate: Candidate) -> tuple[int, tuple[int, int], tuple[str, ...], int, int, str]:
+    """Smaller ones first, those of several results last; those of the same operators together,
+    since they share properties; of these those over more values, of which others are cases."""
+    pair = candidate[0]
+    sizes = sum(p.one.size for p in candidate) + pair.other.size, pair.one.size
+    used = frozenset().union(*(leaves(p.one.term) for p in candidate))
     dims = sum(len(v.shape) for v in pair.header.values if v.name in used)
-    there = {*_operators(pair.one.term), *_operators(pair.other.term)}
-    return (_sizes(pair), tuple(sorted(there)), -len(used), dims, renamed_key(pair))
+    there = {op for p in candidate for t in (p.one, p.other) for op in _operators(t.term)}
+    return (
+        len(candidate), sizes, tuple(sorted(there)), -len(used), dims, renamed_key(*candidate)
+    )  # fmt: skip
 
 
 def _usable(pair: Pair) -> Pair | None:
@@ -201,17 +225,24 @@ def _operators(term: Application | str) -> list[str]:
     return [term.op.replace("_", "-"), *(op for a in term.args for op in _operators(a))]
 
 
-def _rewrite(pair: Pair) -> Rewrite:
-    """The pair by the name of its operators, with what it needs of its theme's header."""
-    header = pair.header
-    given = _given(pair, pair.one.term) | _given(pair, pair.other.term)
-    assert isinstance(pair.one.term, Application)
+def _rewrite(candidate: Candidate) -> Rewrite:
+    """The candidate by the names of its operators, with what it needs of its theme's header."""
+    header = candidate[0].header
+    given = frozenset().union(*(_given(p, t.term) for p in candidate for t in (p.one, p.other)))
+    left = [pair.one.term for pair in candidate]
+    right = [pair.other.term for pair in candidate]
+    lets: list[tuple[str, Application]] = []
+    if len(candidate) > 1:
+        cuts = [term for term in right if isinstance(term, Application)]
+        lets += [(_WHOLE, term) for term in cuts[0].args if isinstance(term, Application)]
+        right = [Application(cut.op, (_WHOLE,), cut.attrs) for cut in cuts]
     return Rewrite(
-        name="-".join(_operators(pair.one.term)),
+        name="-and-".join("-".join(_operators(term)) for term in left),
         values=tuple(v for v in header.values if v.name in given),
         domains=tuple(d for d in header.domains if d.name in given),
         defines=(),
         where=tuple(t for t in header.where if expressions.names(t) <= given),
         drawn=tuple((n, t) for n, t in header.drawn if {n, *expressions.names(t)} <= given),
-        left=(pair.one.term,), lets=(), right=(pair.other.term,),
+        left=tuple(t for t in left if isinstance(t, Application)), lets=tuple(lets),
+        right=tuple(right),
     )  # fmt: skip

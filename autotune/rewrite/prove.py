@@ -9,6 +9,7 @@ at whole numbers instead, at many points.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,8 @@ _LARGEST_DIM = 4
 """Elements along a dimension of an instance, at most."""
 _MOST_FREE_DIMS = 2
 """Dimensions that a variable number of them stands for, at most."""
+_MOST_TURNED_DIMS = 3
+"""The same where their order is an attribute: of two, every order is its own inverse."""
 _MOST_ELEMENTS = 500
 """Elements of a value of an instance, at most."""
 
@@ -111,7 +114,10 @@ def prove(rewrite: Rewrite, seed: int = 0, instances: int = INSTANCES) -> Proof:
 
 def operators(rewrite: Rewrite) -> frozenset[str]:
     """Names of all operators of a rewrite."""
-    found: set[str] = set()
+    return frozenset(term.op for term in _applications(rewrite))
+
+
+def _applications(rewrite: Rewrite) -> Iterator[Application]:
     pending: list[Application | str] = [
         *rewrite.left,
         *rewrite.right,
@@ -120,9 +126,15 @@ def operators(rewrite: Rewrite) -> frozenset[str]:
     while pending:
         term = pending.pop()
         if isinstance(term, Application):
-            found.add(term.op)
+            yield term
             pending += term.args
-    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _most_free_dims(rewrite: Rewrite) -> int:
+    stars = {d.name[1:] for d in rewrite.domains if d.name.startswith("*")}
+    turned = any(dict(t.attrs).get("perm") in stars for t in _applications(rewrite))
+    return _MOST_TURNED_DIMS if turned else _MOST_FREE_DIMS
 
 
 def _compare_ordered(rewrite: Rewrite, found: list[Instance], rng: np.random.Generator) -> None:
@@ -190,13 +202,14 @@ def instances_of(
 
 def _drawn(rewrite: Rewrite, rng: np.random.Generator, largest: int) -> Instance | None:
     symbols: dict[str, Any] = {}
+    most = _most_free_dims(rewrite)
     for p in rewrite.domains:
         symbols[p.name.removeprefix("*")] = _attribute(p, rng)
     dims = {d for v in rewrite.values for d in v.shape if not d.isdecimal()}
     given = dict(rewrite.drawn)
     for dim in sorted(dims - given.keys() - symbols.keys()):
         if dim.startswith("*"):
-            rank = rng.integers(0, _MOST_FREE_DIMS + 1)
+            rank = rng.integers(0, most + 1)
             symbols[dim[1:]] = tuple(int(e) for e in rng.integers(1, largest + 1, rank))
         elif dim not in symbols:
             symbols[dim] = int(rng.integers(1, largest + 1))

@@ -7,6 +7,7 @@ the same but for names.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,10 +64,12 @@ class Known:
 
     def __init__(self) -> None:
         self._ways: list[tuple[frozenset[str], Rewrite, Application, Application | str]] = []
+        self._several: list[Rewrite] = []
 
     def add(self, rewrite: Rewrite) -> None:
         """From now on what follows from this one by one step says nothing new."""
         if len(rewrite.left) > 1:
+            self._several.append(rewrite)
             return
         left, right = (_inlined(rewrite, t[0]) for t in (rewrite.left, rewrite.right))
         for here, to in ((left, right), (right, left)):
@@ -84,6 +87,27 @@ class Known:
             if ops <= there
             for after in _after(rewrite, here, to, one)
         )
+
+    def has_all(self, several: Sequence[Pair]) -> bool:
+        """Whether several results together are a case of an equation of as many results; the first
+        of each pair is what there is, the second what it becomes."""
+        sides = [(made(pair.one), made(pair.other)) for pair in several]
+        return any(
+            len(rewrite.left) == len(sides) and _is_case(rewrite, order)
+            for rewrite in self._several
+            for order in itertools.permutations(sides)
+        )
+
+
+def _is_case(rewrite: Rewrite, sides: Sequence[tuple[Made, Made]]) -> bool:
+    declared = {v.name: v for v in rewrite.values}
+    here = [_inlined(rewrite, t) for t in rewrite.left]
+    there = [_inlined(rewrite, t) for t in rewrite.right]
+    for bound in _all_matched(here, [one for one, _ in sides], declared, {}):
+        found = [_built(rewrite, term, bound) for term in there]
+        if all(f and f.key == other.key for f, (_, other) in zip(found, sides, strict=True)):
+            return True
+    return False
 
 
 def _inlined(rewrite: Rewrite, term: Application | str) -> Application | str:
@@ -206,9 +230,19 @@ def _may_hold(text: str, symbols: Mapping[str, Any]) -> bool:
         return True
 
 
-def renamed_key(pair: Pair) -> str:
-    """Equal for pairs that differ in the names of values and symbols alone, or in their order."""
-    shapes = {v.name: v.shape for v in pair.header.values}
+def renamed_key(*several: Pair) -> str:
+    """Equal for pairs that differ in the names of values and symbols alone, or in their order, of
+    the pairs and of the terms in each."""
+    forms = [_renamed(order) for order in itertools.permutations(several)]
+    if len(several) == 1 and several[0].one.size == several[0].other.size:
+        (pair,) = several
+        forms.append(_renamed([Pair(pair.header, pair.other, pair.one)]))
+    return min(forms)
+
+
+def _renamed(several: Sequence[Pair]) -> str:
+    """The pairs' text, with numbers for names."""
+    shapes = {v.name: v.shape for v in several[0].header.values}
     names: dict[str, str] = {}
 
     def symbols(text: str) -> str:
@@ -221,11 +255,4 @@ def renamed_key(pair: Pair) -> str:
         attrs = ",".join(f"{n}:{symbols(t)}" for n, t in term.attrs)
         return f"{term.op}({','.join(map(text, term.args))};{attrs})"
 
-    def both(one: Application | str, other: Application | str) -> str:
-        names.clear()
-        return f"{text(one)} = {text(other)}"
-
-    forms = [both(pair.one.term, pair.other.term)]
-    if pair.one.size == pair.other.size:
-        forms.append(both(pair.other.term, pair.one.term))
-    return min(forms)
+    return "; ".join(f"{text(p.one.term)} = {text(p.other.term)}" for p in several)

@@ -19,6 +19,7 @@ from autotune.rewrite.apply import apply
 from autotune.rewrite.cost import Costs
 from autotune.rewrite.estimate import MatchEstimate
 from autotune.rewrite.match import Finder, Match
+from autotune.rewrite.memory import NewConstants
 from autotune.rewrite.rule import Rewrite
 from autotune.rewrite.settled import apart, fewer_of_the_same, settled
 from autotune.sizes import any_size
@@ -28,6 +29,10 @@ TIME_S = 2.0
 """Seconds of a search, unless more are asked for."""
 _WIDTH = 3
 """Graphs of as many steps that are gone on from, unless more are asked for."""
+_WIDEST = 24
+"""The same, at most, where there is more time: as many as usual for each usual search of it."""
+MEMORY_BYTES = 2 << 30
+"""Bytes of new constants, at most, that the graphs of a search hold at once."""
 _DEPTH = 8
 """Steps of a derivation."""
 _ROUNDS = 4
@@ -105,9 +110,11 @@ def search(
     clock: Callable[[], float] = time.thread_time,
     *,
     width: int = _WIDTH,
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Found:
     """The best graph found in so many seconds; the same one where nothing gains. `width`: graphs
-    that are gone on from, of those of as many steps."""
+    that are gone on from, of those of as many steps; `memory_bytes`: of new constants, from which
+    on the search ends as if its time were over."""
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
         return Found(graph=graph)
     estimate = MatchEstimate(costs.machine)
@@ -124,12 +131,15 @@ def search(
     complete = True
     for _ in range(_DEPTH):
         reached: list[_State] = []
+        held = NewConstants(graph, (s.graph for s in (best, *beam, *promising)))
         for state in beam:
             for ways in _steps(state.graph, rewrites, estimate):
-                if clock() > ends_s:
+                if clock() > ends_s or held.nbytes > memory_bytes:
                     complete = False
                     break
-                reached += _tried(first, state, ways, costs, seen)
+                for found in _tried(first, state, ways, costs, seen):
+                    held.add(found.graph)
+                    reached.append(found)
         reached.sort(key=lambda s: -s.gain_s)
         beam = reached[:width]
         promising = _foremost([*promising, *reached])
@@ -140,6 +150,11 @@ def search(
         graph=best.graph, steps=best.steps, complete=complete,
         decisive=_decisive(first, [best, *promising]),
     )  # fmt: skip
+
+
+def width_for(time_s: float) -> int:
+    """Graphs of as many steps that are gone on from in a search of so many seconds."""
+    return min(_WIDEST, _WIDTH * max(1, int(time_s / TIME_S)))
 
 
 def _worth(state: _State) -> float:

@@ -25,15 +25,17 @@ _SIZES = """
     attribute at in half_pixel pytorch_half_pixel asymmetric align_corners
     attribute near in round_prefer_floor round_prefer_ceil floor ceil"""
 _ZEROS = "\nattribute t l u v in 0..1"
-_CUT = "\nattribute i in 1..3\ndraw m = i + 1\nwhere 0 < i < m"
+_CUT = "\nattribute part in 1..3\ndraw m = part + 1\nwhere 0 < part < m"
+_AROUND = "conv2d(_, _, pads=(1, 1, 1, 1))"
+_GROWN = "pad(_, pads=(1, 1, 0, 0, 1, 1, 0, 0))"
 _EVERY = " ".join(FUNCTIONS)
 
 _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     # -- elementwise
-    ("sums", "value x y z [*s]", ("add sub mul neg",), 3),
-    ("extremes", "value x y z [*s]", ("relu max min",), 3),
+    ("sums", "value x y z [*s]", ("add sub mul neg",), 4),
+    ("extremes", "value x y z [*s]", ("relu max min",), 4),
     # -- data that move
-    ("functions-turned", "value x [*s, m, n]", (_EVERY, "transpose"), 2),
+    ("functions-turned", "value x [*s, m, n]", (_EVERY, "transpose"), 4),
     ("functions-of-images", "value x [n, h, w, c]", (_EVERY, "transpose reshape"), 2),
     ("functions-joined", "value x [*s, m]\nvalue y [*s, n]", (_EVERY, "concat"), 3),
     ("functions-cut", f"value x [*s, m]{_CUT}", (_EVERY, "slice"), 2),
@@ -44,7 +46,7 @@ _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("extremes-that-move", "value x y [*s, m, n]", ("transpose concat max min relu",), 3),
     ("extremes-of-images", f"value x y [n, h, w, c]{_SIZES}", ("nearest max min relu",), 3),
     ("cut", f"value x y [*s, m]{_CUT}", ("slice add sub mul div concat",), 3),
-    ("joined", "value x [*s, m]\nvalue y [*s, n]\nvalue z [*s, k]", ("concat slice relu neg",), 3),
+    ("joined", "value x [*s, m]\nvalue y [*s, n]\nvalue z [*s, k]", ("concat slice relu neg",), 4),
     ("joined-pairs", "value x y [*s, m]\nvalue z [*s, n]", ("concat add sub mul slice",), 3),
     ("joined-rows", "value x [*s, m, n]\nvalue y [*s, k, n]", ("concat transpose add slice",), 3),
     ("padded", f"value x y [m, n]{_ZEROS}", ("pad add sub mul neg transpose",), 3),
@@ -65,7 +67,7 @@ _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("products-by-two-weights", "value a [*s, m, k]\nvalue b c [k, n]",
      ("matmul add sub neg concat transpose",), 3),
     ("chains-by-weights", "value a [*s, m, k]\nvalue b [k, j]\nvalue c [j, n]",
-     ("matmul neg",), 3),
+     ("matmul neg",), 4),
     ("joined-products", "value a [*s, m, k]\nvalue b [*s, k, n]\nvalue c [*s, k, j]",
      ("matmul concat slice relu",), 3),
     ("rows-of-products", "value a [*s, m, k]\nvalue b [*s, j, k]\nvalue c [*s, k, n]",
@@ -77,17 +79,71 @@ _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     # -- reductions and rows
     ("softmaxes", "value x [m, n]\nvalue y [k, n]",
      ("softmax log_softmax concat slice transpose",), 3),
+    ("softmaxes-cut", f"value x [*s, m, n]{_CUT}", ("softmax log_softmax slice neg",), 2),
+    ("rows-of-images", "value x [n, h, w, c]\nvalue f b [c]",
+     ("softmax log_softmax layer_norm rms_norm reshape",), 2),
+    ("softmaxes-of-heads", "value x [*s, m, n]\nvalue y [*s, k, n]",
+     ("softmax log_softmax concat slice",), 4),
+    ("norms", "value x [m, n]\nvalue y [k, n]\nvalue f b [n]",
+     ("layer_norm concat slice add neg",), 2),
+    ("norms-cut", f"value x [*s, m, n]\nvalue f b [n]{_CUT}",
+     ("layer_norm rms_norm slice neg",), 2),
+    ("norms-by-scales", "value x [*s, m]\nvalue f b g [m]", ("layer_norm mul add neg",), 2),
+    ("norms-by-numbers", "value x [*s, m]\nvalue f b [m]\nvalue g []",
+     ("layer_norm mul neg",), 2),
+    ("scaled-norms", "value x [*s, m]\nvalue f g [m]\nvalue h []", ("rms_norm mul neg",), 3),
+    ("scaled-norms-joined", "value x [*s, m, n]\nvalue y [*s, k, n]\nvalue f [n]",
+     ("rms_norm concat mul neg",), 3),
+    ("norms-of-heads", "value x [*s, m, n]\nvalue y [*s, k, n]\nvalue f b [n]",
+     ("layer_norm concat slice add neg",), 2),
+    ("reduced", "value x y [*s, m, n]", ("reduce_sum reduce_mean add sub neg",), 4),
+    ("reduced-extremes", "value x y [*s, m, n]", ("reduce_max reduce_min max min neg relu",), 4),
+    ("reduced-turned", "value x [*s, m, n]",
+     ("reduce_sum reduce_mean reduce_max reduce_min transpose neg relu",), 4),
+    ("reduced-reshaped", "value x [m, n]",
+     ("reduce_sum reduce_mean reduce_max reduce_min reshape transpose neg",), 2),
+    ("reduced-joined", "value x [*s, m, n]\nvalue y [*s, k, n]",
+     ("reduce_sum reduce_mean concat add neg",), 4),
+    ("reduced-joined-extremes", "value x [*s, m, n]\nvalue y [*s, k, n]",
+     ("reduce_max reduce_min concat max min",), 2),
+    ("reduced-cut", f"value x [*s, m, n]{_CUT}",
+     ("reduce_sum reduce_mean reduce_max reduce_min slice neg",), 2),
+    ("reduced-scaled", "value x y [*s, m]\nvalue f []",
+     ("reduce_sum reduce_mean mul add neg",), 2),
+    ("reduced-columns", "value x [*s, m, n]\nvalue f [n]",
+     ("reduce_sum reduce_mean reduce_max reduce_min mul add neg",), 2),
+    ("reduced-products", "value a [*s, m, k]\nvalue b [*s, k, n]",
+     ("matmul reduce_sum reduce_mean neg transpose",), 3),
+    ("reduced-layers", "value a [*s, m, k]\nvalue c [k, n]",
+     ("matmul reduce_sum reduce_mean neg relu",), 3),
+    ("reduced-places", "value x y [n, h, w, c]", ("places_sum places_mean add neg concat",), 2),
+    ("reduced-places-extremes", "value x y [n, h, w, c]",
+     ("places_max places_min max min relu neg",), 2),
     # -- images
+    ("scaled-images", "value x y [n, h, w, c]\nvalue f g [c]", ("mul add sub neg",), 3),
+    ("batches-of-convolutions",
+     f"value x [n, h, w, c]\nvalue y [m, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
+     (_CONV, "concat slice relu neg"), 3),
+    ("convolutions-cut", f"value x [n, h, w, c]\nvalue k [r, g, c, m]{_WINDOW}{_CUT}",
+     (_CONV, "slice concat relu"), 3),
+    ("convolutions-in-groups", f"value x y [n, h, w, c]\nvalue k p [r, g, c, o]{_WINDOW}",
+     (_CONV, _GROUPED, "concat slice"), 4),
+    ("windows-joined", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue p [3, 3, c, b]",
+     (_POINT, _AROUND, _GROWN, "concat slice"), 4),
+    ("windows-added", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue p [3, 3, c, o]",
+     (_POINT, _AROUND, _GROWN, "add neg"), 4),
+    ("branches", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue l [1, 1, c, b]",
+     (_POINT, "concat slice relu places_mean"), 4),
     ("convolutions-of-sums", f"value x y [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
      (_CONV, "add sub neg concat"), 3),
-    ("convolutions-by-sums", f"value x [n, h, w, c]\nvalue k l [r, g, c, o]{_WINDOW}",
+    ("convolutions-by-sums", f"value x [n, h, w, c]\nvalue k p [r, g, c, o]{_WINDOW}",
      (_CONV, "add sub neg concat"), 3),
     ("scaled-convolutions", f"value x [n, h, w, c]\nvalue k [r, g, c, o]\nvalue f []{_WINDOW}",
      (_CONV, "mul neg add"), 3),
     ("convolutions-to-scaled", f"value x [n, h, w, c]\nvalue k [r, g, c, o]\nvalue f [o]{_WINDOW}",
      (_CONV, "mul neg add"), 3),
     ("joined-convolutions",
-     f"value x [n, h, w, c]\nvalue k [r, g, c, o]\nvalue l [r, g, c, b]{_WINDOW}",
+     f"value x [n, h, w, c]\nvalue k [r, g, c, o]\nvalue p [r, g, c, b]{_WINDOW}",
      (_CONV, "concat slice relu neg"), 3),
     ("grouped-convolutions", f"value x y [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
      (_CONV, _GROUPED, "concat add"), 3),
@@ -104,6 +160,10 @@ _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
      (_POINT, "nearest linear add neg"), 3),
     ("resized-channels", f"value x y [n, h, w, c]\nvalue f [c]{_SIZES}",
      ("nearest linear add mul",), 3),
+    ("resized-turned", f"value x y [n, c, h, w]{_SIZES}",
+     ("nearest linear transpose relu add",), 3),
+    ("resized-cut", f"value x [n, h, w, m]{_SIZES}{_CUT}", ("nearest linear slice relu",), 2),
+    ("pools-cut", f"value x [n, h, w, m]{_POOL}{_CUT}", (_MEANS, _LARGEST, "slice relu neg"), 2),
     ("means", f"value x y [n, h, w, c]{_POOL}", (_MEANS, "add sub neg concat"), 3),
     ("means-of-channels", f"value x [n, h, w, c]\nvalue f [c]\nvalue g []{_POOL}",
      (_MEANS, "add mul neg"), 3),
@@ -111,7 +171,7 @@ _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
      (_MEANS, _POINT, "add neg"), 3),
     ("largest", f"value x y [n, h, w, c]{_POOL}", (_LARGEST, "max relu concat"), 3),
     ("largest-of-channels", f"value x [n, h, w, c]\nvalue f [c]{_POOL}",
-     (_LARGEST, "add relu"), 3),
+     (_LARGEST, "add relu"), 4),
 )  # fmt: skip
 
 
@@ -121,7 +181,7 @@ def themes() -> Iterator[Theme]:
         yield Theme(
             name=name, header=parse_header(header, name), most=most,
             operators=tuple(o for text in operators for o in _operators(text)),
-            cuts=(("m", "i"),) if header.endswith(_CUT) else (),
+            cuts=(("m", "part"),) if header.endswith(_CUT) else (),
         )  # fmt: skip
 
 

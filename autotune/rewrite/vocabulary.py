@@ -98,6 +98,13 @@ def _row(shapes: Sequence[Shape], _: Mapping[str, str]) -> Iterator[dict[str, st
         yield {"axis": place(shapes[0], len(shapes[0]) - 1)}
 
 
+def _norm(shapes: Sequence[Shape], _: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Norms of rows; scales and biases are of one row."""
+    x, *others = shapes
+    if len(x) > 1 and all(o == x[-1:] for o in others):
+        yield {"axis": place(x, len(x) - 1)}
+
+
 def _slice(shapes: Sequence[Shape], cuts: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Both parts of a dimension that is joined of two, or that is cut somewhere."""
     (x,) = shapes
@@ -187,6 +194,7 @@ OPERATORS: Mapping[str, TriedOperator] = {
     "linear": TriedOperator("resize", 1, _resized("linear")),
     "pad": TriedOperator("pad", 1, _padded),
     **{op: TriedOperator(op, 1, _row) for op in ("softmax", "log_softmax")},
-    "layer_norm": TriedOperator("layer_norm", 3, _row),
+    "layer_norm": TriedOperator("layer_norm", 3, _norm),
+    "rms_norm": TriedOperator("rms_norm", 2, _norm),
 }  # fmt: skip
 """By the names that themes have for them."""

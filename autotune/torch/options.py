@@ -23,6 +23,7 @@ from autotune.torch.open_piece import OpenPiece
 _LOGGER = logging.getLogger("autotune.torch")
 PASSED_ON = (
     "target", "machine", "cache_dir", "log", "threads", "accuracy", "precision", "rewrites",
+    "rewrite_time",
 )  # fmt: skip
 """Options of `autotune.compile` that mean the same here."""
 OWN = ("tune", "min_gain")

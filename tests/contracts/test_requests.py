@@ -53,6 +53,7 @@ TEXTS = {
     "precision": "bf16",
     "calibration": "x.npz",
     "rewrites": "none",
+    "rewrite_time": "20s",
     "fallback": "",
     "seed": "3",
     "strategy": "random",

@@ -55,6 +55,7 @@ COMPILE: dict[str, tuple[object, ...]] = {
     "calibration": NO_SAMPLES,
     "shapes": NO_SHAPES,
     "rewrites": (0, 1.5, "", [], object()),
+    "rewrite_time": NO_AMOUNT,
     "fallback": (None, 0, 1, "no", [], object()),
     "ranges": (*NUMBERS, *OBJECTS, "H=1:2", {"H": 3}, {"H": (1,)}, {"H": (5, 4)}, {3: (1, 2)}),
 }

@@ -17,7 +17,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.pipeline import CLEAN, optimize
 from autotune.rewrite.cost import Costs
 from autotune.rewrite.files import shipped
-from autotune.rewrite.search import search
+from autotune.rewrite.search import TIME_S, Found, search
 from autotune.target import load_target
 from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import Net, random_feeds
@@ -99,6 +99,33 @@ def test_out_of_time_leaves_the_graph() -> None:
     graph = optimize(head(), CLEAN)
     found = search(graph, shipped(), Costs(TARGET), time_s=0.0, clock=iter(range(99)).__next__)
     assert (found.graph, found.complete) == (graph, False)
+
+
+def test_out_of_memory_leaves_the_graph() -> None:
+    """A folded layer is a constant of its own; of a search that may hold none nothing is left."""
+    n = Net()
+    x = n.feed("x", 64, 256)
+    for width in (64, 256):
+        x = n.op("matmul", x, n.weights(n.shape(x)[-1], width))
+    graph = optimize(n.graph(x), CLEAN)
+    assert search(graph, shipped(), Costs(TARGET)).complete
+    found = search(graph, shipped(), Costs(TARGET), memory_bytes=-1)
+    assert (found.graph, found.complete) == (graph, False)
+
+
+def test_more_time_is_a_wider_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[float, int]] = []
+
+    def searched(graph: Graph, *given: object, width: int) -> Found:
+        asked.append((float(str(given[2])), width))
+        return Found(graph=graph)
+
+    monkeypatch.setattr("autotune.compiler.rewriting.search", searched)
+    for seconds in (None, 0.5, 20.0, 3600.0):
+        autotune.compile("zoo:tiny", rewrite_time=seconds)
+    times, widths = zip(*asked, strict=True)
+    assert times == (TIME_S, 0.5, 20.0, 3600.0)
+    assert widths[0] == widths[1] < widths[2] < widths[3] < 100
 
 
 def test_strict_takes_exact_ones_alone() -> None:
