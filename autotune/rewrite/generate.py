@@ -33,7 +33,7 @@ _BATCH = 64
 """Equations that are proven side by side, before what is left is pruned by them."""
 _EFFORT = Effort(
     helpers=(frozenset(), frozenset({"transpose"}), frozenset({"add", "neg"})),
-    nodes=200, rounds=4, graphs=3, spare=True,
+    nodes=100, rounds=4, graphs=3, spare=True,
 )  # fmt: skip
 """Less than for what is written by hand: most of what is asked for does not follow."""
 _COLUMNS = 99
@@ -173,7 +173,7 @@ def _wrapped(text: str) -> str:
 
 
 def _order(candidate: Candidate) -> tuple[int, tuple[int, int], tuple[str, ...], int, int, str]:
-    """Smaller ones first, those of several results last; those of the same operators together,
+    """Those of several results first, then smaller ones; those of the same operators together,
     since they share properties; of these those over more values, of which others are cases."""
     pair = candidate[0]
     sizes = sum(p.one.size for p in candidate) + pair.other.size, pair.one.size
@@ -181,7 +181,7 @@ def _order(candidate: Candidate) -> tuple[int, tuple[int, int], tuple[str, ...],
     dims = sum(len(v.shape) for v in pair.header.values if v.name in used)
     there = {op for p in candidate for t in (p.one, p.other) for op in _operators(t.term)}
     return (
-        len(candidate), sizes, tuple(sorted(there)), -len(used), dims, renamed_key(*candidate)
+        -len(candidate), sizes, tuple(sorted(there)), -len(used), dims, renamed_key(*candidate)
     )  # fmt: skip
 
 

@@ -133,7 +133,7 @@ _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("windows-added", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue p [3, 3, c, o]",
      (_POINT, _AROUND, _GROWN, "add neg"), 4),
     ("branches", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue l [1, 1, c, b]",
-     (_POINT, "concat slice relu places_mean"), 4),
+     (_POINT, "concat slice relu"), 4),
     ("convolutions-of-sums", f"value x y [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
      (_CONV, "add sub neg concat"), 3),
     ("convolutions-by-sums", f"value x [n, h, w, c]\nvalue k p [r, g, c, o]{_WINDOW}",
