@@ -33,7 +33,7 @@ _BATCH = 64
 """Equations that are proven side by side, before what is left is pruned by them."""
 _EFFORT = Effort(
     helpers=(frozenset(), frozenset({"transpose"}), frozenset({"add", "neg"})),
-    nodes=100, rounds=4, graphs=3, spare=True,
+    nodes=200, rounds=4, graphs=3, spare=True,
 )  # fmt: skip
 """Less than for what is written by hand: most of what is asked for does not follow."""
 _COLUMNS = 99
