@@ -1,5 +1,5 @@
-"""How tensors are read from place to place. In: a task. Out: by how much each tensor's indices
-move where the output's index moves by one."""
+"""Shifts of the places at which tensors are read. In: a task. Out: by how much each tensor's
+indices move where the output's index moves by one."""
 
 from __future__ import annotations
 
