@@ -192,7 +192,7 @@ class CompileRequest:
             named = profile.target.with_threads(self.threads)
         else:
             named = load_target(os.fspath(self.target), self.threads)
-        if named.kind == "cpu" and self.threads > 1 and "linux" not in named.triple.split("-"):
+        if named.kind == "cpu" and self.threads > 1 and not named.has_teams:
             raise TargetError(
                 f"kernels for {named.triple} run on one thread; threads must be 1 there, got "
                 f"{self.threads}"

@@ -39,6 +39,7 @@ FORMAT_VERSION = 2
 """Version of the file's format. 1: sizes are fixed. 2: they may be open, too."""
 _MANIFEST, _CONSTANTS, _CHECK = "manifest.json", "constants.bin", "check"
 """Entries. Files of versions before the check have none."""
+_SHOWN_CHARACTERS = 200
 _CHUNK_BYTES = 8 << 20
 """Bytes that are read, or written, at a time."""
 _ZIP_HEADER_BYTES = 30
@@ -175,16 +176,16 @@ def _read_image(
             return manifest, image
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, EOFError, RuntimeError) as error:  # its flags may be damaged
+    except (zipfile.BadZipFile, EOFError, RuntimeError, struct.error) as error:  # flags, lengths
         raise ArtifactError(
-            f"{path} is not a compiled model, or is damaged ({error}); compile the model again"
+            f"{path} is not a compiled model, or is damaged ({_shown(error)}); compile the model "
+            "again"
         ) from None
     except MemoryError as error:
         raise ArtifactError(f"cannot load {path}: {error}") from None
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ArtifactError(
-            f"{path} is damaged: {type(error).__name__} {one_line(str(error))}; compile the model "
-            "again"
+            f"{path} is damaged: {type(error).__name__} {_shown(error)}; compile the model again"
         ) from None
 
 
@@ -200,6 +201,11 @@ def _opened(source: object) -> tuple[str | IO[bytes], str]:
     what = "a path of a compiled model, its bytes, or a file open for reading them"
     path = arguments.place("what is loaded", source, what, ArtifactError)
     return path, path
+
+
+def _shown(error: Exception) -> str:
+    """What an error says, which may be with the file's bytes."""
+    return one_line(str(error), _SHOWN_CHARACTERS)
 
 
 def _object_name(number: int) -> str:

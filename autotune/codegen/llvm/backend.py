@@ -55,8 +55,8 @@ def assembly_text(text: str, target: Target) -> str:
 
 
 def _emitted(text: str, target: Target, emit: str) -> Any:
-    machine = target_machine(target.triple, target.cpu, target.features)
-    return emitted(text, target.triple, machine, getattr(machine, emit))
+    machine = target_machine(target.code_triple, target.cpu, target.features)
+    return emitted(text, target.code_triple, machine, getattr(machine, emit))
 
 
 def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:
