@@ -106,29 +106,6 @@ class Target:
         return self.triple.startswith("wasm32")
 
     @property
-    def apple_system(self) -> str:
-        """macos or ios, whose objects are Mach-O; empty for others."""
-        found = re.match(r"(?:arm64|aarch64)-apple-(macos|ios)", self.triple)
-        return found[1] if found else ""
-
-    @property
-    def is_android(self) -> bool:
-        """Whether the C library is Android's."""
-        return "-android" in self.triple
-
-    @property
-    def code_triple(self) -> str:
-        """LLVM's name of what code is generated for: ELF for Apple's systems too, which is what
-        is linked here; without a C library, whose functions LLVM would call."""
-        return "aarch64-unknown-linux" if self.apple_system else self.triple
-
-    @property
-    def has_teams(self) -> bool:
-        """Whether there is code for several threads: by Linux's calls and pthreads that keep to
-        cores, which Android's do not."""
-        return "linux" in self.triple.split("-") and not self.is_android
-
-    @property
     def transforms_weights(self) -> bool:
         """Whether algorithms may that make weights larger, with sums of their own."""
         return self.accuracy == "normal" and not self.is_compact

@@ -8,6 +8,7 @@ from __future__ import annotations
 from autotune.export.errors import Code
 from autotune.export.exported import Exported, weights_symbol
 from autotune.export.interface import Frame
+from autotune.systems import apple_system
 
 _READ, _PRIVATE = 1, 2
 """Arguments of mmap."""
@@ -50,12 +51,12 @@ def find_weights(model: Exported[Frame]) -> list[str]:
 
 
 def _page_bytes(model: Exported[Frame]) -> int:
-    return _APPLE_PAGE_BYTES if model.target.apple_system else _PAGE_BYTES
+    return _APPLE_PAGE_BYTES if apple_system(model.target.triple) else _PAGE_BYTES
 
 
 def _ahead(model: Exported[Frame]) -> int:
     """The advice to read pages now."""
-    return _WILL_NEED if model.target.apple_system else _POPULATE_READ
+    return _WILL_NEED if apple_system(model.target.triple) else _POPULATE_READ
 
 
 def unmapped(model: Exported[Frame], name: str) -> list[str]:

@@ -39,6 +39,7 @@ from autotune.export.wasm_text import MAIN, module_text, types_text
 from autotune.runtime.image import ModelImage
 from autotune.runtime.image_file import Image, image_bytes
 from autotune.runtime.open_image import OpenImage
+from autotune.systems import apple_system, is_android
 from autotune.target import SOURCE, Target
 
 FORMATS = (*LIBRARIES, "c", "wasm", "python")
@@ -162,9 +163,9 @@ def _objects(
     public = public_names(options.prefix, open_sizes=isinstance(image, OpenImage))
     system = tuple(_SYSTEM[name] for name in links if name in _SYSTEM)
     version = dict(image.versions).get("autotune-compiler", "0")
-    library, apple = LIBRARIES[options.format], SYSTEMS.get(image.target.apple_system)
+    library, apple = LIBRARIES[options.format], SYSTEMS.get(apple_system(image.target.triple))
     if options.format == "shared":
-        needed = [_ANDROID[n] for n in links] if image.target.is_android else links
+        needed = [_ANDROID[n] for n in links] if is_android(image.target.triple) else links
         code = sealed(shared_library(library, codes, data, public, needed), said)
     elif apple:
         merged = merged_object(codes, {}, public)
@@ -226,7 +227,7 @@ def _check(image: Image, options: ExportOptions) -> None:
         _check_wasm(target, options)
     elif target.is_wasm:
         raise ConfigError(f"{target.name} is for --format wasm; name it, or another --target")
-    if target.apple_system and options.format == "shared":
+    if apple_system(target.triple) and options.format == "shared":
         raise ConfigError(
             f"for {target.name} there are objects and static libraries, which your linker takes: "
             "--format static, or object"
