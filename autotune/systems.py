@@ -1,4 +1,4 @@
-"""What the operating system of a target means for its code. In: an LLVM triple. Out: facts."""
+"""Operating systems of targets, as far as code differs by them. In: an LLVM triple. Out: facts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whether what an image says of memory fits together. In: an image out of a file. Out: nothing, or
-a ValueError that names what does not.
+"""Checks of what an image says of memory against itself. In: an image out of a file. Out: nothing,
+or a ValueError that names what does not fit.
 
 Code is trusted, what is said beside it is checked: every address lies within the block that it is
 of, every row and line of a table of open sizes exists.

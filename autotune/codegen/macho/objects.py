@@ -39,7 +39,7 @@ _BUILD = struct.Struct("<6I")
 _TABLE = struct.Struct("<6I")
 _DYNAMIC_TABLE = struct.Struct("<20I")
 _RIGHTS = 7
-"""Of the one segment of an object: read, write, run."""
+"""Protection of an object's one segment: read, write, run."""
 _CODE_FLAGS = 0x80000400
 """Pure instructions."""
 _EXTERNAL, _IN_SECTION = 1, 0xE
