@@ -57,7 +57,7 @@ _ABSOLUTE_64, _RELATIVE_64, _RELATIVE_32 = 257, 260, 261
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class AppleSystem:
     """A platform's number and its oldest release that the object is for (LC_BUILD_VERSION)."""
 
     platform: int
@@ -65,14 +65,14 @@ class System:
 
 
 SYSTEMS = {
-    "macos": System(platform=1, oldest=(11, 0)),
-    "ios": System(platform=2, oldest=(14, 0)),
+    "macos": AppleSystem(platform=1, oldest=(11, 0)),
+    "ios": AppleSystem(platform=2, oldest=(14, 0)),
 }
 """By the word behind `apple-` in a triple, without its version."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _Part:
+class _OutPart:
     """A section of the file, into which sections of one kind go. `anchor`: its first symbol."""
 
     segment: str
@@ -94,17 +94,17 @@ class _Part:
 
 
 def macho_object(
-    code: bytes, data: Mapping[str, Bytes], public: Collection[str], system: System
+    code: bytes, data: Mapping[str, Bytes], public: Collection[str], system: AppleSystem
 ) -> bytes:
     """`code`: one ELF object, in which `data` are undefined. Raises BuildError for what is not
     64-bit Arm's, or asks for what Mach-O has no relocation for."""
     item = read_elf(code)
     if item.machine != "aarch64":
         raise BuildError(f"Mach-O objects are written for aarch64, got code for {item.machine}")
-    return _Writer(item, data, public).file(system)
+    return _MachoFile(item, data, public).file(system)
 
 
-class _Writer:
+class _MachoFile:
     """Sections, symbols and relocations of one object."""
 
     def __init__(
@@ -112,10 +112,10 @@ class _Writer:
     ) -> None:
         self._item = item
         self._parts = [
-            _Part(segment="__TEXT", name="__text", flags=_CODE_FLAGS),
-            _Part(segment="__DATA", name="__const"),  # may hold addresses
-            _Part(segment="__DATA", name="__data"),
-            _Part(segment="__TEXT", name="__const", alignment=ALIGNMENT),
+            _OutPart(segment="__TEXT", name="__text", flags=_CODE_FLAGS),
+            _OutPart(segment="__DATA", name="__const"),  # may hold addresses
+            _OutPart(segment="__DATA", name="__data"),
+            _OutPart(segment="__TEXT", name="__const", alignment=ALIGNMENT),
         ]
         self._places: dict[int, tuple[int, int]] = {}
         for section in item.sections.values():
@@ -184,7 +184,7 @@ class _Writer:
 
     # ------------------------------------------------------------------------------------- file
 
-    def file(self, system: System) -> bytes:
+    def file(self, system: AppleSystem) -> bytes:
         """The whole object."""
         names, symbols, strings = self._symbol_table()
         for kind, at, name, type_, wide in self._rows:
