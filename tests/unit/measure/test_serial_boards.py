@@ -10,6 +10,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
