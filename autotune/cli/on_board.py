@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rpc_server.client.models import ModelRun
 
 LOCAL = "local"
-SIMULATED = "/simulated"
+COUNTING = ("/simulated ", "/serial ")
 """In the names of devices that count cycles."""
 _SMALL_BYTES = 1 << 20
 
@@ -145,7 +145,8 @@ def conditions(run: ModelRun) -> str:
     words = [run.device, f"{memory} at most"]
     if found.temperature_c is not None:
         words.append(f"{found.temperature_c:.0f} °C")
-    if found.clock_hz and SIMULATED in run.device and found.times_s:
+    counts = any(word in run.device for word in COUNTING)
+    if found.clock_hz and counts and found.times_s:
         cycles = round(found.times_s[0] * found.clock_hz)
         words.append(f"{cycles} cycles of {found.clock_hz / 1e6:g} MHz")
     elif found.clock_hz:
