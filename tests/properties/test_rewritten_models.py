@@ -42,7 +42,7 @@ def compared(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of exporting
+@pytest.mark.filterwarnings("ignore")  # of exporting
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_of_the_benchmarks_is_right(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.onnx"
