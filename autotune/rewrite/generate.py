@@ -27,13 +27,14 @@ from autotune.rewrite.work import saves
 Say = Callable[[str], None]
 Candidate = tuple[Pair, ...]
 """A pair of terms, or several that share what they become parts of."""
-_MOST_OPERATORS = 5
-"""Operators of both sides, at most; one more where the second side has two fewer."""
+_MOST_OPERATORS = 4
+"""Operators of both sides, at most, of equations of one result: larger ones are many, take most of
+the time, and mostly say in what order things may be."""
 _BATCH = 64
 """Equations that are proven side by side, before what is left is pruned by them."""
 _EFFORT = Effort(
     helpers=(frozenset(), frozenset({"transpose"}), frozenset({"add", "neg"})),
-    nodes=200, rounds=4, graphs=3, spare=True,
+    nodes=100, rounds=4, graphs=3, spare=True,
 )  # fmt: skip
 """Less than for what is written by hand: most of what is asked for does not follow."""
 _COLUMNS = 99
@@ -122,10 +123,9 @@ def _of_theme(name: str) -> dict[str, Candidate]:
 
 
 def _is_small(candidate: Candidate) -> bool:
-    """Whether it is tried: larger ones are many, and most only say in what order things may be."""
+    """Whether it is tried."""
     pair = candidate[0]
-    total, less = pair.one.size + pair.other.size, pair.one.size - pair.other.size
-    return len(candidate) > 1 or total <= _MOST_OPERATORS + (less >= 2)
+    return len(candidate) > 1 or pair.one.size + pair.other.size <= _MOST_OPERATORS
 
 
 @functools.cache

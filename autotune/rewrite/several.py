@@ -17,8 +17,7 @@ from autotune.rewrite.pruning import renamed_key
 from autotune.rewrite.rule import Application
 
 Several = tuple[Pair, ...]
-"""Of each pair the first term is there, the second is what it becomes: a slice of one term that
-all of them share."""
+"""Pairs whose second terms are slices of one term; the first ones are what there is."""
 
 
 def several_in(found: Iterable[Pair]) -> dict[str, Several]:
