@@ -50,8 +50,8 @@ def test_every_one_that_ships_has_both_proofs(part: int) -> None:
 
 
 def changed(rewrite: Rewrite) -> Rewrite:
-    """The rewrite with the negated right side."""
-    left, _, right = str(rewrite).partition("\n    to ")
+    """The rewrite with the last right side negated."""
+    left, _, right = str(rewrite).rpartition("\n    to ")
     (wrong,) = parse(f"{left}\n    to neg({right})")
     return wrong
 
