@@ -96,7 +96,8 @@ class Assembler:
         if result.size > max(FOLD_ELEMENTS, *(t.size for t in types)):
             return None
         arrays = [self.builder.constants[v] for v in values]
-        array = np.asarray(OPS.get(op).reference(arrays, attrs))
+        with np.errstate(all="ignore"):  # overflow and nan are IEEE's, as in compiled code
+            array = np.asarray(OPS.get(op).reference(arrays, attrs))
         return self.builder.constant(as_array(array, result.dtype))
 
     def _elementwise(self, op: str, values: list[str], attrs: Mapping[str, Attr]) -> str:
