@@ -102,10 +102,13 @@ def read_any_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> Image:
     return _read_image(*_opened(source))[1]
 
 
-def read_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> ModelImage:
-    """The same of a model of fixed sizes. Raises ArtifactError for one of open sizes."""
+def read_image(
+    source: str | os.PathLike[str] | bytes | IO[bytes], *, here: bool = True
+) -> ModelImage:
+    """The same of a model of fixed sizes. `here`: refuse code that this machine cannot run. Raises
+    ArtifactError for one of open sizes."""
     file, path = _opened(source)
-    image = _read_image(file, path)[1]
+    image = _read_image(file, path, here=here)[1]
     if isinstance(image, OpenImage):
         raise ArtifactError(
             f"{path} is a model of open sizes, a board takes fixed ones: compile it with --shape"

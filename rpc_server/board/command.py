@@ -30,7 +30,7 @@ from autotune.measure.process import WorkerProcess
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox, hide_memory
-from autotune.measure.simulator.names import SIMULATORS, executor_of
+from autotune.measure.simulator.names import NAMES, SIMULATORS, executor_of
 from autotune.measure.throttle import available_cores
 from autotune.parse_int import whole
 from autotune.release import release
@@ -133,7 +133,8 @@ def serve(options: argparse.Namespace) -> None:
                 accept_objects=settings.accept_objects,
                 simulated=bool(options.simulator),
             )
-            desk = ModelDesk(functools.partial(_model_worker, target, cores, bounds))
+            models = (NAMES[options.simulator].models if options.simulator else "") or MODELS
+            desk = ModelDesk(functools.partial(_model_worker, models, target, cores, bounds))
             board = BoardDevice(device, abilities, audit=audit, gate=gate, desk=desk)
             server = BoardServer(
                 board, host, port, credentials=credentials, audit=audit, bound=bound
@@ -182,9 +183,11 @@ def _device(target: Target, cores: tuple[int, ...], executor: str, bounds: Sandb
     )
 
 
-def _model_worker(target: Target, cores: tuple[int, ...], bounds: Sandbox) -> WorkerProcess:
+def _model_worker(
+    executor: str, target: Target, cores: tuple[int, ...], bounds: Sandbox
+) -> WorkerProcess:
     """What whole models run in, with the bounds of candidates."""
-    return WorkerProcess(executor=MODELS, cores=cores, sandbox=sandbox_for(target, bounds))
+    return WorkerProcess(executor=executor, cores=cores, sandbox=sandbox_for(target, bounds))
 
 
 @contextlib.contextmanager
