@@ -108,6 +108,11 @@ NEEDS = {
         present=_programs("qemu-aarch64", "qemu-arm", "qemu-riscv64"),
         use="run kernels of aarch64, armv7 and riscv64 boards",
     ),
+    "musl": Need(
+        packages=("musl",),
+        present=lambda: Path("/lib/ld-musl-x86_64.so.1").exists(),
+        use="run shared libraries with a C library other than glibc",
+    ),
     "llvm-mca": Need(
         packages=("llvm",),
         present=_programs("llvm-mca"),

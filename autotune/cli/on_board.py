@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rpc_server.client.models import ModelRun
 
 LOCAL = "local"
-SIMULATED = "/simulated"
+COUNTING = ("/simulated ", "/serial ")
 """In the names of devices that count cycles."""
 _SMALL_BYTES = 1 << 20
 
@@ -113,6 +113,30 @@ def times_of(model: CompiledModel, run: ModelRun) -> ModelTimes:
     return times_from(model, run.outcome.times_s, run.outcome.kernels_s)
 
 
+def keep(options: argparse.Namespace, target: Target, device: str, times: ModelTimes) -> None:
+    """The times in the log that the options name, for a report of the model. Raises LogError."""
+    from autotune.compiler.driver import load_prepared
+    from autotune.db import latencies
+    from autotune.db.store import TuningLog
+    from autotune.db.types import Latency
+    from autotune.request import CompileRequest
+
+    options.target = target
+    with TuningLog(options.log) as log:
+        graph = load_prepared(flags.request(CompileRequest, options), target, log=log).graph
+        latency = Latency(
+            model_key=latencies.model_key(graph),
+            model=options.model,
+            target_key=target.key,
+            device=device,
+            before=(),
+            after=tuple(times.latency_s),
+            kernels_before_s=None,
+            kernels_after_s=sum(row.time_s for row in times.kernels),
+        )
+        latencies.keep(log, latency)
+
+
 def conditions(run: ModelRun) -> str:
     """A line about the board while it ran the model."""
     found = run.outcome
@@ -121,7 +145,8 @@ def conditions(run: ModelRun) -> str:
     words = [run.device, f"{memory} at most"]
     if found.temperature_c is not None:
         words.append(f"{found.temperature_c:.0f} °C")
-    if found.clock_hz and SIMULATED in run.device and found.times_s:
+    counts = any(word in run.device for word in COUNTING)
+    if found.clock_hz and counts and found.times_s:
         cycles = round(found.times_s[0] * found.clock_hz)
         words.append(f"{cycles} cycles of {found.clock_hz / 1e6:g} MHz")
     elif found.clock_hz:

@@ -11,15 +11,16 @@ import numpy as np
 from autotune.codegen.c.source import CSource, decoded_calls
 from autotune.errors import ArtifactError, DeviceError, FeedError
 from autotune.measure.frames import Frame
-from autotune.measure.simulator.cores import core_of
 from autotune.measure.simulator.costs import Counted, whole
 from autotune.measure.simulator.executor import (
+    CoreEngine,
     QemuExecutor,
     SimulatedExecutor,
     UnicornExecutor,
 )
 from autotune.measure.simulator.image import image_of
 from autotune.measure.simulator.memory import CoreMemory
+from autotune.measure.simulator.serial_engine import SerialExecutor
 from autotune.memory import zeroed_block
 from autotune.runtime.image_file import read_image
 from autotune.types import Array
@@ -31,7 +32,7 @@ MODEL_TIMEOUT_S = 600.0
 class SimulatedModel:
     """Raises ArtifactError for a model of other code, ConfigError for one of another core."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, engine: CoreEngine) -> None:
         image = read_image(data, here=False)
         if not image.target.is_source:
             raise ArtifactError(
@@ -39,7 +40,7 @@ class SimulatedModel:
                 "model it came from for the board (--device)"
             )
         self._image = image
-        self.core = core_of(image.target)
+        self.core = engine.core(image.target)
         self._blocks: list[Array] = []
         self._memory: CoreMemory | None = None
 
@@ -64,7 +65,11 @@ class SimulatedModel:
             *(np.frombuffer(data, np.uint8).copy() for data in inputs),
             *(zeroed_block(max(size, 1)) for size in image.output_bytes),
         ]  # fmt: skip
-        self._memory = CoreMemory(self.core, [(block, 0) for block in self._blocks])
+        self._memory = CoreMemory(
+            self.core,
+            [(block, 0) for block in self._blocks],
+            {port.base for port in image.outputs},
+        )
         return self._memory
 
     def frame(self, sections: Sequence[Counted], left: bytes, repeats: int) -> Frame:
@@ -80,7 +85,7 @@ class SimulatedModel:
         clock_hz = self.core.clock_hz
         header = {
             "sizes": [len(data) for data in outputs],
-            "times_s": [whole(sections).cycles / clock_hz] * repeats,
+            "times_s": [whole(sections).cycles / clock_hz] if repeats else (),
             "kernels_s": self._kernels_s(sections) if repeats else (),
             "peak_bytes": data_bytes + self._memory.stack_used(left),
             "clock_hz": clock_hz,
@@ -102,12 +107,11 @@ class SimulatedModel:
 
 
 def run_simulated(executor: SimulatedExecutor, header: Mapping[str, Any], blob: bytes) -> Frame:
-    """A model's answer: its runs take the same cycles, so that one is all of them. Raises
-    InputError."""
+    """A model's answer, of one run: others take the same cycles. Raises InputError."""
     sizes = [int(size) for size in header["sizes"]]
     ends = np.cumsum(sizes).tolist()
     files = [blob[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-    model = SimulatedModel(files[0])
+    model = SimulatedModel(files[0], executor.engine)
     image = model.compiled(executor.boot(model.core))
     memory = model.memory(files[1:])
     try:
@@ -127,6 +131,14 @@ class UnicornModels(UnicornExecutor):
 
 class QemuModels(QemuExecutor):
     """Whole models on boards of QEMU."""
+
+    def run_model(self, header: Mapping[str, Any], blob: bytes) -> Frame:
+        """Raises InputError."""
+        return run_simulated(self, header, blob)
+
+
+class SerialModels(SerialExecutor):
+    """Whole models on a board at a serial port."""
 
     def run_model(self, header: Mapping[str, Any], blob: bytes) -> Frame:
         """Raises InputError."""

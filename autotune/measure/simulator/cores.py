@@ -39,6 +39,10 @@ class Core:
     memory_bytes: int
     unicorn: str = ""
     """Unicorn's name of the core; empty: it has none such."""
+    apart: int = 4096
+    """Blocks of data lie on multiples of it, with as much between two."""
+    stack_bytes: int = 64 << 10
+    """Bytes of a stack beside the data; none where the board has its own."""
 
 
 _ARM = "arm-none-eabi-gcc"

@@ -18,11 +18,12 @@ from autotune.measure.build_task import build_task
 from autotune.measure.case import judge, operands_of
 from autotune.measure.executor import Built
 from autotune.measure.kept_cases import KeptCases
-from autotune.measure.simulator.cores import Core, core_of
+from autotune.measure.simulator.cores import Core
 from autotune.measure.simulator.costs import Counted, whole
 from autotune.measure.simulator.image import called_once, image_of, tools
 from autotune.measure.simulator.memory import CoreMemory
 from autotune.measure.simulator.qemu_engine import QemuEngine, boot_text
+from autotune.measure.simulator.serial_port import BoardGoneError
 from autotune.measure.simulator.unicorn_engine import UnicornEngine
 from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
@@ -35,8 +36,13 @@ class CoreEngine(Protocol):
     """What simulates cores."""
 
     name: str
+    """The first word of what is said about a run."""
     boot: bool
     """Whether images need code that the core begins with."""
+
+    def core(self, target: Target) -> Core:
+        """The core, where the engine has memory for it. Raises ConfigError."""
+        ...
 
     def check(self, core: Core) -> None:
         """Raises DeviceError where what it takes is not installed."""
@@ -59,7 +65,10 @@ class SimulatedExecutor:
         self._cases = KeptCases(_MOST_CASES)
 
     def build(self, request: MeasureRequest) -> Built:
-        target, core = dataclasses.replace(request.target, arch=SOURCE), core_of(request.target)
+        target, core = (
+            dataclasses.replace(request.target, arch=SOURCE),
+            self.engine.core(request.target),
+        )
         built = build_task(request.task, request.schedule, target)
         kernel = CSource.decode(built.code)
         image = image_of([kernel], called_once(kernel), core, self.boot(core))
@@ -76,16 +85,18 @@ class SimulatedExecutor:
             return MeasureResult(status=status, error=error, build_s=built.build_s, run_s=run_s)
 
         reset_output(case.output)
-        core = core_of(request.target)
+        core = self.engine.core(request.target)
         blocks = operands_of(case, request.task, built.packs)
         blocks.append((aligned_bytes(max(built.workspace_bytes, 1), GARBAGE), 0))
-        memory = CoreMemory(core, blocks)
+        memory = CoreMemory(core, blocks, [len(blocks) - 2])
         try:
             sections, left = self.engine.run(
                 core, built.code, memory, request.timing.run_timeout_s
             )
         except TimeoutError as error:
             return failed(Status.RUN_TIMEOUT, f"run: {error}")
+        except BoardGoneError as error:
+            return failed(Status.DEVICE_LOST, str(error))
         except DeviceError as error:
             return failed(Status.RUN_CRASH, f"run: {error}")
         memory.take(left)
@@ -93,24 +104,26 @@ class SimulatedExecutor:
         if verdict.error:
             return failed(Status.WRONG_RESULT, f"check: {verdict.error}")
         counted = whole(sections[1:])
+        count = counted.instructions
+        instructions = f", {count} instructions" if count else ""
         return MeasureResult(
             status=Status.OK,
             times_s=(counted.cycles / core.clock_hz,),
             build_s=built.build_s,
             run_s=time.perf_counter() - start,
             max_error=verdict.max_error,
-            conditions=f"simulated: {counted.cycles} cycles of {core.clock_hz / 1e6:g} MHz, "
-            f"{counted.instructions} instructions",
+            conditions=f"{self.engine.name}: {counted.cycles} cycles of "
+            f"{core.clock_hz / 1e6:g} MHz" + instructions,
         )
 
     def profile(self, target: Target) -> DeviceProfile:
         """A core that adds one product and loads half a word in each cycle."""
-        core = core_of(target)
+        core = self.engine.core(target)
         tools(core)
         self.engine.check(core)
         memory = CacheLevel(name="memory", size_bytes=1 << 40, load_bytes_per_s=2 * core.clock_hz)
         return DeviceProfile(
-            device=f"simulated/{target.name}",
+            device=f"{self.engine.name}/{target.name}",
             target=target,
             peak_flops=2 * core.clock_hz,
             levels=(memory,),

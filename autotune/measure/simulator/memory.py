@@ -8,7 +8,7 @@ addresses; the stack.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from autotune.measure.simulator.cores import Core
 from autotune.types import Array
 
 PAGE = 4096
-STACK_BYTES = 64 << 10
 SCRATCH_OFFSET = 1024
 """Where the variables of the C library's one thread lie (errno), from the beginning on."""
 _STACK_FILL = 0x5C
@@ -26,29 +25,33 @@ _STACK_FILL = 0x5C
 
 class CoreMemory:
     """`blocks`: what the code is given, by address, in order, each with the place of its first
-    element; the code finds these in an array that its first argument points to."""
+    element; the code finds these in an array that its first argument points to. `results`: numbers
+    of those that are asked for afterwards."""
 
-    def __init__(self, core: Core, blocks: Sequence[tuple[Array, int]]) -> None:
+    def __init__(
+        self, core: Core, blocks: Sequence[tuple[Array, int]], results: Collection[int]
+    ) -> None:
         """Raises BuildError where they are more than the board has."""
-        self._blocks = tuple(blocks)
+        self._blocks, self._results = tuple(blocks), frozenset(results)
         self.base = at = core.memory
         self.scratch = at + SCRATCH_OFFSET
-        at += PAGE
+        at += core.apart
         self._places: list[int] = []
         addresses = []
         for block, offset in self._blocks:
             self._places.append(at)
             addresses.append(at + offset)
-            at += pages(block.nbytes) + PAGE
+            at += pages(block.nbytes, core.apart) + core.apart
         self.arguments = at
         self._words = b"".join(a.to_bytes(4, "little") for a in addresses)
-        self._stack = at + pages(len(self._words)) + PAGE
-        self.stack_top = self._stack + STACK_BYTES
+        self._stack = at + pages(len(self._words), core.apart) + core.apart
+        self._stack_bytes = core.stack_bytes
+        self.stack_top = self._stack + core.stack_bytes
         self.nbytes = self.stack_top - self.base
         if self.nbytes > core.memory_bytes:
             raise BuildError(
-                f"the code's data take {self.nbytes / 2**20:.1f} MiB, a simulated {core.name} has "
-                f"{core.memory_bytes >> 20}"
+                f"the code's data take {self.nbytes / 2**20:.1f} MiB, the memory of a "
+                f"{core.name} is {core.memory_bytes / 2**20:.1f}"
             )
 
     def parts(self) -> list[tuple[int, bytes]]:
@@ -58,7 +61,7 @@ class CoreMemory:
             (self.base, b"".join(word.to_bytes(4, "little") for word in head)),
             *((at, b.tobytes()) for at, (b, _) in zip(self._places, self._blocks, strict=True)),
             (self.arguments, self._words),
-            (self._stack, bytes([_STACK_FILL]) * STACK_BYTES),
+            (self._stack, bytes([_STACK_FILL]) * self._stack_bytes),
         ]
 
     def whole(self) -> bytes:
@@ -68,20 +71,24 @@ class CoreMemory:
             out[at - self.base : at - self.base + len(data)] = data
         return bytes(out)
 
+    def asked_for(self) -> list[tuple[int, int]]:
+        """Addresses and bytes of what `take` reads."""
+        return [(self._places[n], self._blocks[n][0].nbytes) for n in sorted(self._results)]
+
     def take(self, data: bytes) -> None:
-        """The blocks as the code left them, into the arrays that they came from; `data`: all of
+        """The results as the code left them, into the arrays that they came from; `data`: all of
         the memory."""
-        for (block, _), place in zip(self._blocks, self._places, strict=True):
-            at = place - self.base
+        for number in self._results:
+            block, at = self._blocks[number][0], self._places[number] - self.base
             block.reshape(-1).view("uint8")[:] = np.frombuffer(data, np.uint8, block.nbytes, at)
 
     def stack_used(self, data: bytes) -> int:
         """Bytes of the stack that the code wrote to."""
-        stack = np.frombuffer(data, np.uint8, STACK_BYTES, self._stack - self.base)
+        stack = np.frombuffer(data, np.uint8, self._stack_bytes, self._stack - self.base)
         touched = np.flatnonzero(stack != _STACK_FILL)
-        return STACK_BYTES - int(touched[0]) if len(touched) else 0
+        return self._stack_bytes - int(touched[0]) if len(touched) else 0
 
 
-def pages(count: int) -> int:
+def pages(count: int, page: int = PAGE) -> int:
     """Bytes of so many whole pages that they hold `count`."""
-    return -(-max(count, 1) // PAGE) * PAGE
+    return -(-max(count, 1) // page) * page

@@ -53,6 +53,16 @@ NAMES = {
 }  # fmt: skip
 SIMULATORS = {name: simulator.executor for name, simulator in NAMES.items()}
 """Executors by name."""
+SERIAL = f"{_ROOM}.serial_engine:SerialExecutor"
+SERIAL_MODELS = "autotune.runtime.on_simulated_board:SerialModels"
+"""Executors of a board at a serial port, whose argument it is."""
+
+
+def stands_for(executor: str) -> str:
+    """What an executor has instead of this machine: simulated, serial, or nothing."""
+    if executor in SIMULATORS.values():
+        return "simulated"
+    return "serial" if executor.startswith(SERIAL) else ""
 
 
 def executor_of(simulator: str, target: Target) -> str:

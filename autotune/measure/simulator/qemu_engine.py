@@ -14,11 +14,12 @@ import tempfile
 from pathlib import Path
 
 from autotune.errors import DeviceError
-from autotune.measure.simulator.cores import Core
+from autotune.measure.simulator.cores import Core, core_of
 from autotune.measure.simulator.costs import BlockCost, Counted
 from autotune.measure.simulator.image import segments
 from autotune.measure.simulator.memory import CoreMemory
 from autotune.measure.simulator.qemu_plugin import plugin, sections
+from autotune.target import Target
 
 PACKAGES = "qemu-system-arm qemu-system-misc"
 _FAULT = 3
@@ -32,9 +33,13 @@ _QUIET = (
 class QemuEngine:
     """Simulates any board of the cores' table."""
 
-    name = "qemu"
+    name = "simulated"
     boot = True
     """Whether images need code that the core begins with."""
+
+    def core(self, target: Target) -> Core:
+        """Raises ConfigError."""
+        return core_of(target)
 
     def check(self, core: Core) -> None:
         """Raises DeviceError where what it takes is not installed."""

@@ -11,10 +11,11 @@ from types import ModuleType
 from typing import Any
 
 from autotune.errors import DeviceError
-from autotune.measure.simulator.cores import Core
+from autotune.measure.simulator.cores import Core, core_of
 from autotune.measure.simulator.costs import BlockCost, Counted
 from autotune.measure.simulator.image import ENTRY_OFFSET, segments
 from autotune.measure.simulator.memory import PAGE, CoreMemory, pages
+from autotune.target import Target
 
 _RETURN = PAGE
 """Below the code: where it returns to."""
@@ -37,9 +38,13 @@ def unicorn() -> ModuleType:
 class UnicornEngine:
     """Simulates any core that Unicorn has."""
 
-    name = "unicorn"
+    name = "simulated"
     boot = False
     """Whether images need code that the core begins with."""
+
+    def core(self, target: Target) -> Core:
+        """Raises ConfigError."""
+        return core_of(target)
 
     def check(self, core: Core) -> None:  # noqa: ARG002
         """Raises DeviceError where what it takes is not installed."""

@@ -154,6 +154,7 @@ def test_what_larger_cores_take() -> None:
     assert thumb_cost(bytes.fromhex(vectors), CORTEX_M55).cycles == 3
 
 
+@pytest.mark.slow
 @needs("cortex-m", "cc")
 def test_commands_run_models_on_a_simulated_board(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -75,7 +75,7 @@ def run(code: str, blocks: list[tuple[Array, int]], timeout_s: float = 1.0) -> l
     """Code behind the function that is called between kernels."""
     core = core_of(TARGET)
     image = linked(_BARE.format(code=",".join(f"0x{b:02x}" for b in bytes.fromhex(code))), core)
-    memory = CoreMemory(core, blocks)
+    memory = CoreMemory(core, blocks, range(len(blocks)))
     sections, left = UnicornEngine().run(core, image, memory, timeout_s)
     memory.take(left)
     return list(sections)
