@@ -30,9 +30,13 @@ def corrected(rewrite: Rewrite, symbols: Mapping[str, Any]) -> tuple[Application
     for axis in reversed(range(len(box))):
         (first, last), (_, extent) = box[axis], everything[axis]
         # Strips of later dimensions lie beside the box already.
-        around = ((*box[:axis], ends, *everything[axis + 1 :]) for ends in ((0, first), (last, extent)))
-        before, after = (regions.part(left, s) if s[axis][0] < s[axis][1] else None for s in around)
-        parts = [p for p in (before, made, after) if p is not None]
+        strips = [
+            regions.part(left, (*box[:axis], (start, stop), *everything[axis + 1 :]))
+            if start < stop
+            else None
+            for start, stop in ((0, first), (last, extent))
+        ]
+        parts = [p for p in (strips[0], made, strips[1]) if p is not None]
         made = applied("concat", parts, axis=axis) if len(parts) > 1 else made
     return (made,)
 
