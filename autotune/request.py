@@ -23,6 +23,7 @@ from autotune import arguments
 from autotune.errors import TargetError
 from autotune.exactness import ACCURACIES, precision_named
 from autotune.release import needing_compiler
+from autotune.systems import has_teams
 from autotune.target import MAX_THREADS, Target, load_target
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class CompileRequest:
             named = profile.target.with_threads(self.threads)
         else:
             named = load_target(os.fspath(self.target), self.threads)
-        if named.kind == "cpu" and self.threads > 1 and "linux" not in named.triple.split("-"):
+        if named.kind == "cpu" and self.threads > 1 and not has_teams(named.triple):
             raise TargetError(
                 f"kernels for {named.triple} run on one thread; threads must be 1 there, got "
                 f"{self.threads}"

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from autotune.sizes import any_size, is_size
+from autotune.sizes import any_size, is_size, symbols_of, value_at
 
 
 def whole(amount: Any) -> int:
@@ -37,3 +37,10 @@ def broadcast_shapes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
             raise ValueError(f"{others} differ")
         out.append(others[0] if others else 1)
     return tuple(reversed(out))
+
+
+def typical(amount: int) -> int:
+    """What an amount is where every symbol has the geometric mean of its range: to weigh amounts
+    against each other where either way is right."""
+    symbols = symbols_of(amount)
+    return value_at(amount, {s.name: round((max(s.low, 1) * s.high) ** 0.5) for s in symbols})

@@ -16,7 +16,7 @@ import cost_model
 from autotune.frontend import load_model
 from autotune.graph.pipeline import optimize
 from autotune.machine import Machine
-from autotune.measure.simulator.executor import SimulatedExecutor
+from autotune.measure.simulator.executor import UnicornExecutor
 from autotune.measure.types import MeasureRequest, Timing
 from autotune.placement.partition import partition
 from autotune.target import load_target
@@ -27,7 +27,7 @@ TARGET = load_target("cortex-m4")
 
 def counted(path: str) -> tuple[float, float, float]:
     """(millions of instructions, of cycles, milliseconds)."""
-    executor, machine = SimulatedExecutor(), Machine.of(TARGET)
+    executor, machine = UnicornExecutor(), Machine.of(TARGET)
     instructions = cycles = milliseconds = 0.0
     for task, calls in partition(optimize(load_model(path))).weights().items():
         rule = rule_for(task, TARGET)

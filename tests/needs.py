@@ -88,6 +88,15 @@ NEEDS = {
         present=_programs("arm-none-eabi-gcc", "qemu-system-arm"),
         use="build models for microcontrollers, and run them on a simulated board",
     ),
+    "riscv32": Need(
+        packages=(
+            "gcc-riscv64-unknown-elf",
+            "picolibc-riscv64-unknown-elf",
+            "qemu-system-misc",
+        ),
+        present=_programs("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
+        use="build models for RISC-V's microcontrollers, and run them on a simulated board",
+    ),
     "cppcheck": Need(
         packages=("cppcheck",),
         present=_programs("cppcheck"),
@@ -98,6 +107,11 @@ NEEDS = {
         packages=("qemu-user",),
         present=_programs("qemu-aarch64", "qemu-arm", "qemu-riscv64"),
         use="run kernels of aarch64, armv7 and riscv64 boards",
+    ),
+    "musl": Need(
+        packages=("musl",),
+        present=lambda: Path("/lib/ld-musl-x86_64.so.1").exists(),
+        use="run shared libraries with a C library other than glibc",
     ),
     "llvm-mca": Need(
         packages=("llvm",),

@@ -32,6 +32,7 @@ LAYERS = (
     ("autotune.caches", "what the system tells of caches"),
     ("autotune.tile_permission", "what the system lets a process do, asked for"),
     ("autotune.cpu_features", "what the system tells of the processor"),
+    ("autotune.systems", "what a triple says of the operating system"),
     ("autotune.sizes", "integer expressions of what only a run knows, in place of integers"),
     ("autotune.shapes", "shapes with sizes among them, by rules of numpy"),
     ("autotune.op_names", "texts: ops as earlier releases named them"),

@@ -119,6 +119,8 @@ def _run_there(options: argparse.Namespace) -> None:
         found = on_board.run_there(board, model, random_feeds(model.inputs, 0), options.repeats)
         times, profile = on_board.times_of(model, found), board.profile()
     target = model.image.target
+    if flags.chosen(options, ("log",)):
+        on_board.keep(options, target, profile.device, times)
     if not options.brief:
         print(kernel_table(times, profile.peak_flops * target.threads))
     print(summary(options.model, times, target.threads))

@@ -19,10 +19,14 @@ from autotune.types import Array
 
 if TYPE_CHECKING:
     from autotune.runtime.model import CompiledModel, ModelTimes
+    from autotune.target import Target
     from rpc_server.client.board_runner import RpcRunner
     from rpc_server.client.models import ModelRun
 
 LOCAL = "local"
+COUNTING = ("/simulated ", "/serial ")
+"""In the names of devices that count cycles."""
+_SMALL_BYTES = 1 << 20
 
 
 def arguments(parser: Parser) -> None:
@@ -64,9 +68,23 @@ def compiled_for(options: argparse.Namespace, board: RpcRunner) -> CompiledModel
     """The model for the board, where no other target is asked for."""
     from autotune.runtime.image_file import is_artifact
 
-    if not is_artifact(options.model) and not flags.chosen(options, ("target",)):
-        options.target = board.profile().target.with_threads(options.threads)
+    if not is_artifact(options.model):
+        if not flags.chosen(options, ("target",)):
+            options.target = board.profile().target.with_threads(options.threads)
+        options.target = _as_sent(options)
     return models.compiled(options)
+
+
+def _as_sent(options: argparse.Namespace) -> Target | str:
+    """The target, where it is a microcontroller as C, which its board compiles."""
+    from autotune.export.write import source_target
+    from autotune.target import Target, load_target
+
+    named: Target | str = options.target
+    target = named if isinstance(named, Target) else load_target(named, options.threads)
+    if not target.is_compact:
+        return named
+    return source_target(target.with_accuracy(options.accuracy).with_precision(options.precision))
 
 
 def run_there(
@@ -95,13 +113,43 @@ def times_of(model: CompiledModel, run: ModelRun) -> ModelTimes:
     return times_from(model, run.outcome.times_s, run.outcome.kernels_s)
 
 
+def keep(options: argparse.Namespace, target: Target, device: str, times: ModelTimes) -> None:
+    """The times in the log that the options name, for a report of the model. Raises LogError."""
+    from autotune.compiler.driver import load_prepared
+    from autotune.db import latencies
+    from autotune.db.store import TuningLog
+    from autotune.db.types import Latency
+    from autotune.request import CompileRequest
+
+    options.target = target
+    with TuningLog(options.log) as log:
+        graph = load_prepared(flags.request(CompileRequest, options), target, log=log).graph
+        latency = Latency(
+            model_key=latencies.model_key(graph),
+            model=options.model,
+            target_key=target.key,
+            device=device,
+            before=(),
+            after=tuple(times.latency_s),
+            kernels_before_s=None,
+            kernels_after_s=sum(row.time_s for row in times.kernels),
+        )
+        latencies.keep(log, latency)
+
+
 def conditions(run: ModelRun) -> str:
     """A line about the board while it ran the model."""
     found = run.outcome
-    words = [run.device, f"{found.peak_bytes / 2**20:.0f} MiB at most"]
+    small = found.peak_bytes < _SMALL_BYTES
+    memory = f"{found.peak_bytes} bytes" if small else f"{found.peak_bytes / 2**20:.0f} MiB"
+    words = [run.device, f"{memory} at most"]
     if found.temperature_c is not None:
         words.append(f"{found.temperature_c:.0f} °C")
-    if found.clock_hz:
+    counts = any(word in run.device for word in COUNTING)
+    if found.clock_hz and counts and found.times_s:
+        cycles = round(found.times_s[0] * found.clock_hz)
+        words.append(f"{cycles} cycles of {found.clock_hz / 1e6:g} MHz")
+    elif found.clock_hz:
         words.append(f"{found.clock_hz / 1e9:.2f} GHz")
     sent = f"{run.sent_bytes} bytes sent" if run.sent_bytes else "nothing sent, it had the model"
     return f"on {', '.join([*words, sent])}"

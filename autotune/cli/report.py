@@ -66,9 +66,13 @@ def run(options: argparse.Namespace) -> None:
             profile = dataclasses.replace(runner.profile(), target=target)
         keys = [task.key for task in partition.weights()]
         rankings = kept(log, keys, target.key)
-        measured = latencies.kept(log, latencies.model_key(graph), target.key)
+        key = latencies.model_key(graph)
+        measured = latencies.kept(log, key, target.key)
+        boards = latencies.on_boards(log, key, options.model)
         with _earlier(options, target) as earlier:
-            history = History(rankings=rankings, latencies=measured, earlier=earlier)
+            history = History(
+                rankings=rankings, latencies=measured, boards=boards, earlier=earlier
+            )
             facts = collect(partition, log, profile, readable(log.name), history)
     write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)

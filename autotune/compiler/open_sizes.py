@@ -36,12 +36,14 @@ from autotune.placement.types import Partition
 from autotune.runtime.open_image import OpenImage, Unit
 from autotune.runtime.open_model import AnySizeProgram
 from autotune.size_ranges import OpenTypes, SizeRange
-from autotune.sizes import symbol
+from autotune.sizes import greatest, symbol
 from autotune.target import Target
 from autotune.types import Task
 
 LAST_RESORT_S = 1.0
 """Seconds that a kernel is taken to need which is for sizes that no other one serves."""
+FEW = 4096
+"""Elements that plain loops make in no time that matters."""
 _LOGGER = logging.getLogger("autotune.compile")
 
 
@@ -133,13 +135,20 @@ class OpenParts:
 def _plain_notes(
     parts: Partition, kernels: Mapping[Task, Sequence[BuiltKernel]]
 ) -> tuple[str, ...]:
-    """A line for every task that no schedule speeds up at all sizes, by its first call."""
+    """A line for every task that no schedule speeds up at all sizes, by its first call; none for
+    those that never make many elements."""
     names = {call.task: call.name for call in reversed(parts.calls)}
     return tuple(
         f"{task.op} of {names[task]!r} runs in plain loops: none of its schedules serves all sizes"
         for task, several in kernels.items()
-        if all(made.kernel.plain for made in several)
+        if all(made.kernel.plain for made in several) and _made(task) > FEW
     )
+
+
+def _made(task: Task) -> int:
+    """Elements of the output, at most."""
+    (output,) = task.by_role("output")
+    return greatest(output.type.size)
 
 
 def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[str, int]]:

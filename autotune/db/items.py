@@ -130,7 +130,7 @@ def _latency(item: Item) -> Latency:
         model=_text(item["model"]),
         target_key=_text(item["target"]),
         device=_text(item["device"]),
-        before=_times(item["before_s"]),
+        before=_times(item["before_s"]) if item["before_s"] else (),  # on a board
         after=_times(item["after_s"]),
         kernels_before_s=before_s,
         kernels_after_s=after_s,

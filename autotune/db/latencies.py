@@ -1,7 +1,7 @@
-"""Latencies of whole models before and after tuning, kept in the log beside its records.
+"""Latencies of whole models, kept in the log beside its records.
 
-In: the times of a model's runs with default and with the best schedules. Out: those of a model,
-for a report. `model_key` tells models apart, whatever their files call them.
+In: the times of a model's runs with default and with the best schedules, or on a board. Out: those
+of a model, for a report. `model_key` tells models apart, whatever their files call them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from autotune.db import codec, seals
 from autotune.db.clock import utc_now
@@ -43,10 +43,22 @@ def keep(log: TuningLog, latency: Latency) -> None:
 
 
 def kept(log: TuningLog, key: str | None, target_key: str) -> list[Latency]:
-    """Latencies of a model, or of every model, on a target, in the order of the log."""
+    """Latencies of a model, or of every model, before and after tuning on a target, in the order
+    of the log."""
     wanted = LATENCIES.c.target_key == target_key
     if key is not None:
         wanted &= LATENCIES.c.model_key == key
+    return [one for one in _found(log, wanted) if one.before]
+
+
+def on_boards(log: TuningLog, key: str, name: str) -> list[Latency]:
+    """Those of a model that `bench` measured on boards, whatever their targets, in the order of
+    the log. Graphs of one model may differ by target: those of its `name` are taken too."""
+    wanted = (LATENCIES.c.model_key == key) | (LATENCIES.c.model == name)
+    return [one for one in _found(log, wanted) if not one.before]
+
+
+def _found(log: TuningLog, wanted: ColumnElement[bool]) -> list[Latency]:
     with log.reading() as connection:
         if connection is None:
             return []

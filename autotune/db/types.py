@@ -58,14 +58,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Whole runs of a model on a device, at the end of a tuning run. Seconds."""
+    """Whole runs of a model on a device: at the end of a tuning run, or, where there are none
+    `before`, of `bench` on a board. Seconds."""
 
     model_key: str
     model: str
     target_key: str
     device: str
     before: tuple[float, ...]
-    """Seconds of runs with default schedules."""
+    """Seconds of runs with default schedules; none where a board ran one program."""
     after: tuple[float, ...]
     """Seconds of runs with the best schedules."""
     kernels_before_s: float | None
@@ -76,8 +77,8 @@ class Latency:
     """The log or file that it was first imported from."""
 
     @property
-    def before_s(self) -> float:
-        return statistics.median(self.before)
+    def before_s(self) -> float | None:
+        return statistics.median(self.before) if self.before else None
 
     @property
     def after_s(self) -> float:

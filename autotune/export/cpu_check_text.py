@@ -3,7 +3,7 @@ instance is, so that the answer is an error and not the end of the process.
 
 In: the target. Out: lines that define `fits_cpu`. x86-64 is asked by its own instructions, and for
 the registers that the system saves; Arm by what Linux tells a process. What is asked for is what
-compilers use by themselves; of RISC-V nothing is asked.
+compilers use by themselves; of RISC-V and of Apple's processors nothing is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autotune.cpu_features import ARM32_BITS, ARM_BITS
+from autotune.systems import apple_system
 from autotune.target import Target, machine_of
 
 _EAX, _EBX, _ECX, _EDX = range(4)
@@ -49,7 +50,7 @@ def cpu_check_lines(target: Target) -> list[str]:
     machine = machine_of(target.triple)
     if machine == "x86_64":
         return _x86_lines(needed)
-    if machine in ("aarch64", "arm"):
+    if machine in ("aarch64", "arm") and not apple_system(target.triple):
         return _arm_lines(needed, machine)
     return ["define internal i1 @fits_cpu() nounwind noinline {", "  ret i1 true", "}"]
 

@@ -24,7 +24,7 @@ from autotune.export.weights_text import find_weights, found_weights, map_weight
 from autotune.memory import ALIGNMENT, HUGE_PAGE_BYTES
 
 HUGEPAGE = 14
-"""Linux's argument of madvise."""
+"""Linux's argument of madvise, which Apple's systems refuse."""
 
 
 def instance_lines(model: Exported[Interface]) -> list[str]:

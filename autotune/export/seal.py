@@ -18,7 +18,8 @@ _DIGEST_BYTES = 64
 """Characters of a SHA-256 in hexadecimal."""
 _MAX_ABOUT_BYTES = 1 << 16
 """Bytes of a description."""
-_ELF, _ARCHIVE = b"\x7fELF", b"!<arch>\n"
+_OBJECTS, _ARCHIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe"), b"!<arch>\n"
+"""What objects begin with (ELF, Mach-O), and libraries of them."""
 
 Description = Mapping[str, str | int]
 
@@ -46,7 +47,9 @@ def read_seal(data: bytes, path: str) -> dict[str, Any]:
             f"{path} is nothing that autotune compiled or exported; give a file of "
             "`autotune compile` or `autotune export`"
         )
-    start = max(0, data.find(_ELF)) if data.startswith(_ARCHIVE) else 0
+    start = 0
+    if data.startswith(_ARCHIVE):
+        start = min((at for kind in _OBJECTS if (at := data.find(kind)) > 0), default=0)
     end = digest_at + len(_DIGEST)
     told = data[end : end + _DIGEST_BYTES].decode("ascii", "replace")
     if hashlib.sha256(memoryview(data)[start:digest_at]).hexdigest() != told:

@@ -40,18 +40,42 @@ function environment() {
   });
 }
 
-async function compiled(source) {
-  if (source instanceof WebAssembly.Module) return source;
-  const bytes = source instanceof ArrayBuffer || ArrayBuffer.isView(source);
-  if (bytes) return WebAssembly.compile(source);
+const SEAL = "\nautotune-sha256:", HEX_DIGITS = 64;
+
+/** Throws where a module is not as it was exported. Engines without cryptography (pages that are
+ * neither local nor https) take it as it is. */
+async function check(bytes) {
+  const end = bytes.length - SEAL.length - HEX_DIGITS - 1;
+  const said = new TextDecoder().decode(bytes.subarray(Math.max(0, end)));
+  let whole = end > 0 && said.startsWith(SEAL);
+  if (whole && globalThis.crypto?.subtle) {
+    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes.subarray(0, end)));
+    const shown = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    whole = said === `${SEAL}${shown}\n`;
+  }
+  if (!whole) throw new TypeError("this is no exported model, or was changed; export it again");
+}
+
+async function bytesOf(source) {
+  if (source instanceof ArrayBuffer) return new Uint8Array(source);
+  if (ArrayBuffer.isView(source)) {
+    return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
+  }
   const url = new URL(source, import.meta.url);
   if (url.protocol === "file:") {
     const { readFile } = await import("node:fs/promises");
-    return WebAssembly.compile(await readFile(url));
+    return new Uint8Array(await readFile(url));
   }
   const answer = await fetch(url);
   if (!answer.ok) throw new Error(`cannot load ${url}: ${answer.status} ${answer.statusText}`);
-  return WebAssembly.compile(await answer.arrayBuffer());
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+async function compiled(source) {
+  if (source instanceof WebAssembly.Module) return source;
+  const bytes = await bytesOf(source);
+  await check(bytes);
+  return WebAssembly.compile(bytes);
 }
 
 /** A model in a memory of its own. Runs of one model go one after the other. */
@@ -122,7 +146,6 @@ MAIN = r"""// Runs a model on files of raw numbers, and prints milliseconds.
 //
 // A file holds one input, dense, little-endian, in the order of the model's inputs.
 import { readFileSync, writeFileSync } from "node:fs";
-import { load } from "./model.mjs";
 
 const files = { inputs: [], outputs: [] };
 let side = files.inputs, repeat = 1;
@@ -138,7 +161,13 @@ function fail(line) {
   process.exit(2);
 }
 
-const model = await load();
+let model;
+try {
+  const { load } = await import("./model.mjs");
+  model = await load();
+} catch (error) {
+  fail(`model.mjs and model.wasm cannot be loaded: ${error.message}`);
+}
 if (files.inputs.length !== model.inputs.length) {
   fail(`expected ${model.inputs.length} files of inputs, got ${files.inputs.length}`);
 }

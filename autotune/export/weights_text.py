@@ -8,10 +8,13 @@ from __future__ import annotations
 from autotune.export.errors import Code
 from autotune.export.exported import Exported, weights_symbol
 from autotune.export.interface import Frame
+from autotune.systems import apple_system
 
 _READ, _PRIVATE = 1, 2
-_POPULATE_READ = 22
-"""Linux's arguments of mmap and madvise."""
+"""Arguments of mmap."""
+_POPULATE_READ, _WILL_NEED = 22, 3
+"""Arguments of madvise: Linux's that maps pages at once, and that of all systems."""
+_PAGE_BYTES, _APPLE_PAGE_BYTES = 4096, 16384
 _SEEK_END = 2
 """Argument of lseek."""
 OFFSET_ZERO = {"i64": "i64 0", "i32": "i32 0, i64 0"}
@@ -30,10 +33,10 @@ def find_weights(model: Exported[Frame]) -> list[str]:
     if model.seal is None:
         return [
             f"  %where = ptrtoint ptr @{own} to {size}",
-            f"  %page = and {size} %where, -4096",
+            f"  %page = and {size} %where, -{_page_bytes(model)}",
             f"  %first = inttoptr {size} %page to ptr",
             f"  %r = call i32 @madvise(ptr %first, {size} {model.face.weight_bytes}, "
-            f"i32 {_POPULATE_READ})",
+            f"i32 {_ahead(model)})",
             "  br label %allocate",
         ]
     return [
@@ -45,6 +48,15 @@ def find_weights(model: Exported[Frame]) -> list[str]:
         "  %why = load i32, ptr %reason",
         "  ret i32 %why",
     ]
+
+
+def _page_bytes(model: Exported[Frame]) -> int:
+    return _APPLE_PAGE_BYTES if apple_system(model.target.triple) else _PAGE_BYTES
+
+
+def _ahead(model: Exported[Frame]) -> int:
+    """The advice to read pages now."""
+    return _WILL_NEED if apple_system(model.target.triple) else _POPULATE_READ
 
 
 def unmapped(model: Exported[Frame], name: str) -> list[str]:
@@ -91,7 +103,7 @@ def map_weights(model: Exported[Frame]) -> list[str]:
         f"  %failed = icmp eq ptr %data, inttoptr ({size} -1 to ptr)",
         "  br i1 %failed, label %none, label %compare",
         "compare:",
-        f"  %r = call i32 @madvise(ptr %data, {size} {total}, i32 {_POPULATE_READ})",
+        f"  %r = call i32 @madvise(ptr %data, {size} {total}, i32 {_ahead(model)})",
         f"  %last = getelementptr i8, ptr %data, i64 {model.face.weight_bytes}",
         f"  %differ = call i32 @memcmp(ptr %last, ptr @seal, {size} {len(seal)})",
         "  %same = icmp eq i32 %differ, 0",

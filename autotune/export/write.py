@@ -20,6 +20,7 @@ from autotune.codegen.elf.objects import UNDEFINED, read_elf
 from autotune.codegen.elf.relocatable import archive, merged_object
 from autotune.codegen.elf.shared import shared_library
 from autotune.codegen.llvm.backend import compile_text
+from autotune.codegen.macho.objects import SYSTEMS, macho_archive, macho_object
 from autotune.errors import ConfigError
 from autotune.export.api_text import api_text
 from autotune.export.build_files import LIBRARIES, cmake_text, pkg_config_text
@@ -38,6 +39,7 @@ from autotune.export.wasm_text import MAIN, module_text, types_text
 from autotune.runtime.image import ModelImage
 from autotune.runtime.image_file import Image, image_bytes
 from autotune.runtime.open_image import OpenImage
+from autotune.systems import apple_system, is_android
 from autotune.target import SOURCE, Target
 
 FORMATS = (*LIBRARIES, "c", "wasm", "python")
@@ -46,6 +48,8 @@ Files = dict[str, bytes | memoryview]
 WASM = "wasm32"
 """The target of WebAssembly."""
 _SYSTEM = {"libm.so.6": "m", "libpthread.so.0": "pthread"}
+_ANDROID = {"libc.so.6": "libc.so", "libm.so.6": "libm.so"}
+"""What glibc's libraries are called there. musl takes glibc's names for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,13 +163,17 @@ def _objects(
     public = public_names(options.prefix, open_sizes=isinstance(image, OpenImage))
     system = tuple(_SYSTEM[name] for name in links if name in _SYSTEM)
     version = dict(image.versions).get("autotune-compiler", "0")
-    library = LIBRARIES[options.format]
+    library, apple = LIBRARIES[options.format], SYSTEMS.get(apple_system(image.target.triple))
     if options.format == "shared":
-        code = sealed(shared_library(library, codes, data, public, links), said)
+        needed = [_ANDROID[n] for n in links] if is_android(image.target.triple) else links
+        code = sealed(shared_library(library, codes, data, public, needed), said)
+    elif apple:
+        merged = merged_object(codes, {}, public)
+        code, system = sealed(macho_object(merged, data, public, apple), said), ()
     else:
         code = sealed(merged_object(codes, data, public), said)
     if options.format == "static":
-        code = archive("model.o", code, public)
+        code = (macho_archive if apple else archive)("model.o", code, public)
     return {
         library: code,
         "CMakeLists.txt": cmake_text(options.format, system).encode(),
@@ -219,6 +227,11 @@ def _check(image: Image, options: ExportOptions) -> None:
         _check_wasm(target, options)
     elif target.is_wasm:
         raise ConfigError(f"{target.name} is for --format wasm; name it, or another --target")
+    if apple_system(target.triple) and options.format == "shared":
+        raise ConfigError(
+            f"for {target.name} there are objects and static libraries, which your linker takes: "
+            "--format static, or object"
+        )
     if options.format == "c":
         _check_source(target, options)
     elif target.kind != "cpu":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from autotune.errors import ModelError
 from autotune.graph.build import GraphBuilder
 from autotune.ops import OPS
 from autotune.shapes import as_array
-from autotune.sizes import any_size
+from autotune.sizes import UndecidedError, any_size, is_size
 from autotune.types import Array, Attr
 
 FOLD_ELEMENTS = 1 << 16
@@ -24,6 +24,9 @@ FOLD_ELEMENTS = 1 << 16
 
 MOST_MADE = 1 << 28
 """Elements of a constant that an importer makes out of numbers in the file: beyond are slips."""
+
+_KEPT = ("to_float32", "to_float64", "to_int32", "to_int64")
+"""Ops whose result is the whole number that they are given."""
 
 
 class Assembler:
@@ -40,6 +43,20 @@ class Assembler:
         """As `known`, also of what is too large to be folded; slower."""
         array = self.known(value)
         return self.builder.evaluated(value) if array is None else array
+
+    def amount(self, value: str) -> int | None:
+        """The size that a value of one element is, as a number of whatever type; None where it is
+        none."""
+        array = self.known(value)
+        if array is not None:
+            return array.item() if array.size == 1 and is_size(array.item()) else None
+        made = self.builder.maker(value)
+        if made is None or made.op not in ("scalar", "reshape", *_KEPT):
+            return None
+        if made.op == "scalar":
+            found = made.attributes["value"]
+            return cast(int, found) if is_size(found) else None
+        return self.amount(made.inputs[0])
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.builder.shape(value)
@@ -69,6 +86,7 @@ class Assembler:
             folded = self._fold(op, operands, attrs)
             if folded is not None:
                 return folded
+        operands = [self._held(v, of=OPS.get(op).kind) for v in operands]
         if OPS.get(op).kind != "elementwise" or not operands:
             return self.builder.op(op, *operands, **attrs)
         return self._elementwise(op, operands, attrs)
@@ -96,8 +114,26 @@ class Assembler:
         if result.size > max(FOLD_ELEMENTS, *(t.size for t in types)):
             return None
         arrays = [self.builder.constants[v] for v in values]
-        array = np.asarray(OPS.get(op).reference(arrays, attrs))
+        try:
+            array = np.asarray(OPS.get(op).reference(arrays, attrs))
+        except (TypeError, UndecidedError):
+            if any(array.dtype == object for array in arrays):
+                return None  # of sizes: a run computes it
+            raise
         return self.builder.constant(as_array(array, result.dtype))
+
+    def _held(self, value: str, of: str) -> str:
+        """A constant some of whose numbers are sizes as a tensor that a run fills; one number of
+        an elementwise op stays a scalar."""
+        array = self.known(value)
+        if array is None or array.dtype != object or (of == "elementwise" and array.size == 1):
+            return value
+        numbers = [
+            self.builder.op("expand", self.scalar(number, "int64"), shape=(1,))
+            for number in array.ravel()
+        ]
+        whole = numbers[0] if len(numbers) == 1 else self.builder.op("concat", *numbers, axis=0)
+        return self.reshape(whole, array.shape)
 
     def _elementwise(self, op: str, values: list[str], attrs: Mapping[str, Attr]) -> str:
         types = [self.builder.types[v] for v in values]
@@ -105,7 +141,7 @@ class Assembler:
         for i, value in enumerate(values):
             array = self.known(value)
             if array is not None and array.size == 1:
-                values[i] = self.scalar(array.item(), array.dtype.name)
+                values[i] = self.scalar(array.item(), self.dtype(value))
         # A scalar has rank 0, the constant it stands for may have had the largest rank.
         return self.reshape(self.builder.op(op, *values, **attrs), shape)
 

@@ -13,7 +13,7 @@ import numpy as np
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.assembly import Assembler
 from autotune.shapes import whole
-from autotune.sizes import UndecidedError, surely_at_most
+from autotune.sizes import any_size, ceil_div, greatest, is_size, surely_at_most
 from autotune.types import Array
 
 
@@ -55,8 +55,25 @@ def select_ranges(n: Assembler, x: str, ranges: Mapping[int, Elements]) -> str:
         )  # fmt: skip
     for axis, backward in ranges.items():
         if backward.step < 0:
-            x = n.op("gather", x, n.constant([*_known(backward)], "int64"), axis=axis)
+            x = n.op("gather", x, _places(n, backward), axis=axis)
     return x
+
+
+def _places(n: Assembler, elements: Elements) -> str:
+    """The elements of a backward range, one after the other."""
+    if isinstance(elements, range):
+        return n.constant([*elements], "int64")
+    start, stop, step = elements
+    return counted_up(n, start, ceil_div(start - stop, -step), step)
+
+
+def counted_up(n: Assembler, start: int, count: int, step: int = 1, dtype: str = "int64") -> str:
+    """start, start + step, ..., `count` of them: the beginning of the most that there can be."""
+    most, base = greatest(count), 0 if is_size(start) else start
+    n.made(most)
+    longest = n.constant(np.arange(most, dtype=np.int64) * step + base, dtype)
+    row = select_ranges(n, longest, {0: OpenRange(0, count, 1)})
+    return n.op("add", row, n.scalar(start, dtype)) if is_size(start) else row
 
 
 def as_range(positions: Array) -> range | None:
@@ -71,10 +88,19 @@ def as_range(positions: Array) -> range | None:
 
 def triangle(n: Assembler, x: str, offset: int, *, upper: bool) -> str:
     """Matrices with zeros below, or above, a diagonal."""
-    n.made(*n.shape(x)[-2:])
-    mask = np.ones(n.shape(x)[-2:], bool)
-    kept = n.constant(np.triu(mask, offset) if upper else np.tril(mask, offset))
+    rows, columns = n.shape(x)[-2:]
+    kept = _triangle(n, rows, columns, offset, upper=upper)
     return n.op("and", kept, x) if n.dtype(x) == "bool" else n.op("where", kept, x, n.like(0, x))
+
+
+def _triangle(n: Assembler, rows: int, columns: int, offset: int, *, upper: bool) -> str:
+    """Where a matrix is at or above, or at or below, a diagonal."""
+    if any_size((rows, columns)):
+        row = n.reshape(counted_up(n, offset, rows), (rows, 1))
+        return n.op("ge" if upper else "le", counted_up(n, 0, columns), row)
+    n.made(rows, columns)
+    mask = np.ones((rows, columns), bool)
+    return n.constant(np.triu(mask, offset) if upper else np.tril(mask, offset))
 
 
 def repeat_heads(n: Assembler, x: str, count: int) -> str:
@@ -102,13 +128,6 @@ def _stop(elements: Elements) -> int:
     if surely_at_most(elements.start, elements.stop):
         return elements.stop
     return max(elements.stop, elements.start)
-
-
-def _known(elements: Elements) -> range:
-    """Raises UndecidedError where only a run knows them."""
-    if isinstance(elements, range):
-        return elements
-    raise UndecidedError(f"elements {elements.start}:{elements.stop}:{elements.step}, backward")
 
 
 def expand_to(n: Assembler, x: str, extents: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
+from autotune.sizes import is_size
 from autotune.types import Array, Attr, TensorType, freeze_attrs, is_turned
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
@@ -125,7 +126,7 @@ class Rewriter:
         if node is None or node.op != "scalar":
             return None
         attrs = node.attributes
-        return np.asarray(attrs["value"], dtype=str(attrs["dtype"]))
+        return None if is_size(attrs["value"]) else np.asarray(attrs["value"], str(attrs["dtype"]))
 
     def used_once(self, new: str) -> bool:
         """True where the old graph reads what `new` stands for at most once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autotune.errors import BuildError
@@ -59,6 +60,16 @@ class Case:
                 self.packed.popitem(last=False)
         self.packed.move_to_end(key)
         return self.packed[key]
+
+
+def operands_of(case: Case, task: Task, packs: Iterable[Pack]) -> list[tuple[Array, int]]:
+    """A kernel's arguments in order, the output last: memory of each, and where in it its first
+    element lies."""
+    packed = {pack.buffer: pack for pack in packs}
+    tensors = [case.inputs[v.name] for v in task.by_role("input")]
+    tensors += [case.constant(v.name, packed.get(v.name)) for v in task.by_role("constant")]
+    tensors.append(case.output)
+    return [(t.block, t.address - t.block.ctypes.data) for t in tensors]
 
 
 def make_case(task: Task, seed: int, precision: str = "float32") -> Case:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from statistics import median
 
@@ -25,6 +24,7 @@ from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
 from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.executor import Built
 from autotune.measure.facts.measure import measure_facts
+from autotune.measure.kept_cases import KeptCases
 from autotune.measure.plain import PlainCacheState, PlainCalibration, plain_profile
 from autotune.measure.profile import CalibrationKernel, measure_profile
 from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
@@ -56,8 +56,7 @@ class NativeExecutor:
     ) -> None:
         self._clock = clock
         self._throttling = throttling or Throttling(available_cores())
-        self._cache_bytes = cache_bytes
-        self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
+        self._cases = KeptCases(MAX_CASES, cache_bytes)
         self._calibrations: dict[str, CalibrationKernel | PlainCalibration] = {}
         self._cache_states: dict[str, CacheState | PlainCacheState] = {}
         self._bench = DeviceBench(clock)
@@ -68,14 +67,14 @@ class NativeExecutor:
     def prepare(self, request: MeasureRequest) -> None:
         if request.target.kind in DEVICE_KINDS:
             self._bench.open(request.target)
-            self._case(request)
+            self._cases.of(request)
             return
-        self._case(request)
+        self._cases.of(request)
         self._calibration(request.target)
 
     def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult:
         start = self._clock()
-        case = self._case(request)
+        case = self._cases.of(request)
         if request.target.kind in DEVICE_KINDS:
             return self._bench.check_and_time(request, built, case)
         cache_state = self._cache_state_of(request)
@@ -161,18 +160,6 @@ class NativeExecutor:
             kind = CacheState if _has_llvm(target) else PlainCacheState
             self._cache_states[target.key] = kind(target, self._clock)
         return self._cache_states[target.key]
-
-    def _case(self, request: MeasureRequest) -> Case:
-        key = (request.task.key, request.seed, request.target.precision)
-        if key not in self._cases:
-            self._cases[key] = make_case(request.task, request.seed, request.target.precision)
-        self._cases.move_to_end(key)
-        while len(self._cases) > 1 and (
-            len(self._cases) > MAX_CASES
-            or sum(c.nbytes() for c in self._cases.values()) > self._cache_bytes
-        ):
-            self._cases.popitem(last=False)
-        return self._cases[key]
 
 
 def _has_llvm(target: Target) -> bool:

@@ -66,9 +66,12 @@ DEFAULT_EXECUTOR = "autotune.measure.execute:NativeExecutor"
 
 
 def load_executor(spec: str) -> Executor:
-    """The executor named 'package.module:Class', made without arguments."""
-    module, _, name = spec.partition(":")
+    """The executor named 'package.module:Class', made without arguments, or by that of
+    'package.module:Class?ARGUMENT'."""
+    path, _, argument = spec.partition("?")
+    module, _, name = path.partition(":")
     if not module or not name:
         raise ConfigError(f"an executor is named 'package.module:Class', got {spec!r}")
-    executor: Executor = getattr(importlib.import_module(module), name)()
+    made = getattr(importlib.import_module(module), name)
+    executor: Executor = made(argument) if argument else made()
     return executor

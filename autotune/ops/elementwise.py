@@ -29,8 +29,18 @@ from autotune.ops._common import (
 )
 from autotune.ops.base import OPS, OpKind
 from autotune.program.functions import apply_function
-from autotune.program.ir import COMPARISONS, FUNCTIONS, Compute, Const, Value, fn
+from autotune.program.ir import (
+    COMPARISONS,
+    FUNCTIONS,
+    Compute,
+    Const,
+    Index,
+    IndexValue,
+    Value,
+    fn,
+)
 from autotune.shapes import broadcast_shapes
+from autotune.sizes import UndecidedError, is_size
 from autotune.types import DTYPES, Array, Attrs, TensorType
 
 _BITS = ("bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right")
@@ -209,27 +219,33 @@ def _np_snap(x: Array, attrs: Attrs) -> Array:
 
 
 class Scalar:
-    """scalar(; value, dtype): a number that the compiler knows; shape ()."""
+    """scalar(; value, dtype): a number that the compiler knows, or a size that a run has; shape
+    ()."""
 
     name = "scalar"
     kind: OpKind = "elementwise"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 0)
-        number(attrs, "value")
+        if not is_size(attrs.get("value")):
+            number(attrs, "value")
         return TensorType(dtype=text(attrs, "dtype", "float32", DTYPES), shape=())
 
-    def value(self, attrs: Attrs) -> Const:
-        """The literal."""
-        value = attrs["value"]
+    def value(self, attrs: Attrs) -> Const | IndexValue:
+        """The literal, or the size as a number."""
+        value, dtype = attrs["value"], text(attrs, "dtype", "float32", DTYPES)
+        if is_size(value):
+            return IndexValue(Index((), value), dtype)
         assert isinstance(value, int | float)
-        return const(value, text(attrs, "dtype", "float32", DTYPES))
+        return const(value, dtype)
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         return (Compute(output[0], output[1].dtype, (), self.value(attrs)),)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         literal = self.value(attrs)
+        if not isinstance(literal, Const):
+            raise UndecidedError(f"{literal.index} as a number, which only a run knows")
         return np.asarray(literal.value, literal.dtype)
 
 

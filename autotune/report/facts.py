@@ -110,6 +110,8 @@ class Facts:
     environment: tuple[tuple[str, str], ...]
     latencies: tuple[Latency, ...] = ()
     """The whole model as measured, in the order of the log."""
+    boards: tuple[Latency, ...] = ()
+    """The whole model as `bench` measured it on boards, in the order of the log."""
     calls: tuple[Call, ...] = ()
     """The network's kernel calls in the order of execution."""
     importances: tuple[Importance, ...] = ()
@@ -147,6 +149,8 @@ class History:
     """How candidates of its tasks were ranked, round by round."""
     latencies: Sequence[Latency] = ()
     """The whole model as measured, in the order of the log."""
+    boards: Sequence[Latency] = ()
+    """The same on boards, of any target."""
     earlier: Earlier | None = None
     """The run to compare with; without it, what the log held when the whole model was measured for
     the last time but one."""
@@ -191,6 +195,7 @@ def collect(
         rounds=rounds(history.rankings),
         environment=_environment(every),
         latencies=tuple(latencies),
+        boards=tuple(history.boards),
         calls=calls_of(partition),
         importances=importances(judged),
         earlier=before.what if before else "",

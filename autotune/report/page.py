@@ -7,6 +7,7 @@ import html
 import math
 from collections.abc import Sequence
 
+from autotune.db.types import Latency
 from autotune.printable import printable
 from autotune.report.elements import (
     Cell,
@@ -48,6 +49,7 @@ def page(facts: Facts) -> str:
         section("Time per kernel", _kernels(facts)),
         section("The network", _network(facts)),
         section("Roofline", roofline(facts)),
+        *([section("On boards", _on_boards(facts.boards))] if facts.boards else []),
         section("Search", curves(facts)),
         section("Parameters", _parameters(facts.importances)),
         section("Failures by reason", _failures(facts)),
@@ -136,6 +138,27 @@ def _whole(facts: Facts) -> str:
         "each measured by itself."
     )
     return table(header, rows, right=(2, 3, 4, 5, 6, 7)) + note(text)
+
+
+def _on_boards(runs: Sequence[Latency]) -> str:
+    rows = [
+        (
+            _moment(v.created),
+            v.device,
+            v.target_key,
+            time_cell(v.after_s),
+            f"{seconds(min(v.after))} to {seconds(max(v.after))}",
+            str(len(v.after)),
+            time_cell(v.kernels_after_s),
+        )
+        for v in runs[-RUNS:]
+    ]
+    header = ("measured", "device", "target", "median", "spread", "runs", "kernels")
+    text = (
+        "Whole runs that `autotune bench --device --log` timed, compiled with the best schedules "
+        "of the log as it was then; beside them the sum of the kernels' times in their places."
+    )
+    return table(header, rows, right=(3, 4, 5, 6)) + note(text)
 
 
 def _compared(facts: Facts) -> str:

@@ -2,13 +2,15 @@
 bytes. Out: one file, or the image it holds.
 
 The file is an uncompressed zip: manifest.json, objects/NNNN.o (the entry last), constants.bin,
-which begins at a page: it is mapped, so that processes share one copy of the weights. It is
-written beside its final name and renamed: a reader never sees half a file, and who has mapped the
-one before keeps that. Reading needs numpy only.
+which begins at a page: it is mapped, so that processes share one copy of the weights; and check, a
+digest of the rest, so that parts of different files are told from a whole. It is written beside
+its final name and renamed: a reader never sees half a file, and who has mapped the one before
+keeps that. Reading needs numpy only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import mmap
@@ -25,6 +27,8 @@ from autotune import arguments
 from autotune.atomic_file import atomic_file
 from autotune.errors import ArtifactError
 from autotune.memory import ALIGNMENT, Bytes, zeroed_block
+from autotune.printable import one_line
+from autotune.runtime.bounds import check_bounds, check_room
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
 from autotune.runtime.open_image import OpenImage
@@ -33,7 +37,9 @@ from autotune.target import Target
 FORMAT = "autotune-compiled-model"
 FORMAT_VERSION = 2
 """Version of the file's format. 1: sizes are fixed. 2: they may be open, too."""
-_MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
+_MANIFEST, _CONSTANTS, _CHECK = "manifest.json", "constants.bin", "check"
+"""Entries. Files of versions before the check have none."""
+_SHOWN_CHARACTERS = 200
 _CHUNK_BYTES = 8 << 20
 """Bytes that are read, or written, at a time."""
 _ZIP_HEADER_BYTES = 30
@@ -83,6 +89,8 @@ def write_image(image: Image, file: IO[bytes]) -> None:
         entry = _at_a_page(_CONSTANTS, archive.start_dir)
         with archive.open(entry, "w", force_zip64=True) as block:
             block.write(image.constants.data)
+        check = _check_of(archive, manifest["objects"])
+        archive.writestr(zipfile.ZipInfo(_CHECK), check)
 
 
 def is_artifact(path: str | os.PathLike[str]) -> bool:
@@ -102,10 +110,13 @@ def read_any_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> Image:
     return _read_image(*_opened(source))[1]
 
 
-def read_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> ModelImage:
-    """The same of a model of fixed sizes. Raises ArtifactError for one of open sizes."""
+def read_image(
+    source: str | os.PathLike[str] | bytes | IO[bytes], *, here: bool = True
+) -> ModelImage:
+    """The same of a model of fixed sizes. `here`: refuse code that this machine cannot run. Raises
+    ArtifactError for one of open sizes."""
     file, path = _opened(source)
-    image = _read_image(file, path)[1]
+    image = _read_image(file, path, here=here)[1]
     if isinstance(image, OpenImage):
         raise ArtifactError(
             f"{path} is a model of open sizes, a board takes fixed ones: compile it with --shape"
@@ -156,17 +167,28 @@ def _read_image(
                 check_host(Target.from_json(manifest["target"]), path)
             objects = tuple(archive.read(_object_name(n)) for n in range(manifest["objects"]))
             constants = _constants(archive, manifest["constant_bytes"])
+            if _CHECK in archive.namelist() and archive.read(_CHECK) != _check_of(
+                archive, len(objects)
+            ):
+                raise zipfile.BadZipFile("its parts are not of one file")
             kind = OpenImage if "units" in manifest else ModelImage
-            return manifest, kind.from_manifest(manifest, objects, constants)
+            image = kind.from_manifest(manifest, objects, constants)
+            check_bounds(image)
+            if here:
+                check_room(image)
+            return manifest, image
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, EOFError, RuntimeError) as error:  # its flags may be damaged
+    except (zipfile.BadZipFile, EOFError, RuntimeError, struct.error) as error:  # flags, lengths
         raise ArtifactError(
-            f"{path} is not a compiled model, or is damaged ({error}); compile the model again"
+            f"{path} is not a compiled model, or is damaged ({_shown(error)}); compile the model "
+            "again"
         ) from None
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except MemoryError as error:
+        raise ArtifactError(f"cannot load {path}: {error}") from None
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ArtifactError(
-            f"{path} is damaged: {type(error).__name__} {error}; compile the model again"
+            f"{path} is damaged: {type(error).__name__} {_shown(error)}; compile the model again"
         ) from None
 
 
@@ -184,8 +206,22 @@ def _opened(source: object) -> tuple[str | IO[bytes], str]:
     return path, path
 
 
+def _shown(error: Exception) -> str:
+    """What an error says, which may be with the file's bytes."""
+    return one_line(str(error), _SHOWN_CHARACTERS)
+
+
 def _object_name(number: int) -> str:
     return f"objects/{number:04}.o"
+
+
+def _check_of(archive: zipfile.ZipFile, objects: int) -> bytes:
+    """Digest of names and checksums of all parts: each part's bytes are compared with its own
+    checksum when it is read."""
+    names = (_MANIFEST, *map(_object_name, range(objects)), _CONSTANTS)
+    parts = (archive.getinfo(name) for name in names)
+    said = [(part.filename, part.file_size, part.CRC) for part in parts]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest().encode()
 
 
 def _read_manifest(archive: zipfile.ZipFile, path: str) -> dict[str, Any]:

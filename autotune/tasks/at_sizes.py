@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from autotune.sizes import Factor, Quotient, SizeSymbol, is_size, symbol, symbols_of, value_at
@@ -12,8 +12,19 @@ from autotune.types import Attr, Layout, Task, TaskValue
 
 
 def task_symbols(task: Task) -> frozenset[SizeSymbol]:
-    """Every symbol that a task's shapes depend on."""
-    return frozenset().union(*(symbols_of(e) for v in task.values for e in v.type.shape))
+    """Every symbol that a task's shapes and attributes depend on."""
+    attrs = (amount for node in task.nodes for _, value in node.attrs for amount in _flat(value))
+    extents = (extent for value in task.values for extent in value.type.shape)
+    return frozenset().union(*map(symbols_of, (*extents, *attrs)))
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """What tuples hold, however deep."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
 
 
 def task_at(task: Task, values: Mapping[str, int]) -> Task:

@@ -3,7 +3,7 @@
 One top-level loop nest per Compute of the task's nodes, in order; everything that is no param is a
 dense scratch buffer allocated around the whole body. Loop variables are `<tensor>_<axis>`, dots
 replaced by underscores. A tensor whose zero padding no halo provides is copied into a scratch
-buffer `<tensor>.pad` that has one. Scalars become literals.
+buffer `<tensor>.pad` that has one. Scalars become literals, or sizes of the call.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from autotune.types import SHORT_FLOATS, Layout, Task, TaskNode, TaskValue, is_r
 
 Pads = tuple[tuple[int, int], ...]
 Body = tuple[ir.Stmt, ...]
+Literal = ir.Const | ir.IndexValue
+"""A number, or a size as one."""
 
 
 def build_program(task: Task) -> ir.Program:
@@ -42,14 +44,14 @@ def build_program(task: Task) -> ir.Program:
     return ir.Program(task.op, params, body)
 
 
-def task_computes(task: Task) -> tuple[list[ir.Compute], dict[str, ir.Const]]:
+def task_computes(task: Task) -> tuple[list[ir.Compute], dict[str, Literal]]:
     """Tensor expressions of a task in order, and its scalars (which have none)."""
     computes: list[ir.Compute] = []
-    scalars: dict[str, ir.Const] = {}
+    scalars: dict[str, Literal] = {}
     for node in task.nodes:
         found = node_computes(task, node)
         scalar = node.op == "scalar" and task.value(node.outputs[0]).role != "output"
-        if scalar and isinstance(found[0].body, ir.Const):
+        if scalar and isinstance(found[0].body, Literal):
             scalars[node.outputs[0]] = found[0].body
         else:
             computes += found
@@ -124,7 +126,7 @@ def _pad_nest(source: ir.Buffer, target: ir.Buffer) -> Body:
 
 
 def compute_nest(
-    compute: ir.Compute, padded: Mapping[str, str], scalars: Mapping[str, ir.Const]
+    compute: ir.Compute, padded: Mapping[str, str], scalars: Mapping[str, Literal]
 ) -> Body:
     """The loop nest of one Compute, over padded copies by tensor name and literals."""
     env = {
@@ -145,7 +147,7 @@ def compute_nest(
     return in_loops(loops, body) + _updates_nest(compute, scalars)
 
 
-def _updates_nest(compute: ir.Compute, scalars: Mapping[str, ir.Const]) -> Body:
+def _updates_nest(compute: ir.Compute, scalars: Mapping[str, Literal]) -> Body:
     """The loop nest of what joins a tensor afterwards."""
     updates = compute.updates
     if updates is None:
@@ -161,7 +163,7 @@ def _bind(
     value: ir.Value,
     env: Mapping[str, ir.Index],
     renamed: Mapping[str, str],
-    scalars: Mapping[str, ir.Const],
+    scalars: Mapping[str, Literal],
 ) -> ir.Value:
     """A Compute's body with axes as loop variables, padded tensors and scalars resolved."""
     if isinstance(value, ir.Load):
@@ -183,7 +185,7 @@ def _bind(
 
 
 def _bind_index(
-    value: ir.Index, env: Mapping[str, ir.Index], scalars: Mapping[str, ir.Const]
+    value: ir.Index, env: Mapping[str, ir.Index], scalars: Mapping[str, Literal]
 ) -> ir.Index:
     value = value.substitute(env)
     if not scalars:
@@ -194,15 +196,21 @@ def _bind_index(
     return out
 
 
-def _bind_atom(atom: ir.Atom, scalars: Mapping[str, ir.Const]) -> ir.Index:
+def _bind_atom(atom: ir.Atom, scalars: Mapping[str, Literal]) -> ir.Index:
     if isinstance(atom, str):
         return ir.index(atom)
     if isinstance(atom, ir.LoadIndex):
         if atom.buffer not in scalars:
             return ir.Index(((atom, 1),))
-        known = int(scalars[atom.buffer].value)
-        return ir.clamp(ir.index(known + atom.extent if known < 0 else known), 0, atom.extent - 1)
+        known = _amount(scalars[atom.buffer])
+        from_start = known + atom.extent if known < 0 else known
+        return ir.clamp(ir.index(from_start), 0, atom.extent - 1)
     inner = _bind_index(atom.index, {}, scalars)
     if isinstance(atom, ir.FloorDiv):
         return inner // atom.divisor
     return inner % atom.divisor if isinstance(atom, ir.Mod) else ir.clamp(inner, atom.lo, atom.hi)
+
+
+def _amount(scalar: Literal) -> int:
+    """A scalar as a whole number, or as the size that it is."""
+    return int(scalar.value) if isinstance(scalar, ir.Const) else scalar.index.const

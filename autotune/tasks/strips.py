@@ -14,19 +14,16 @@ strips and where they begin are not.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
 from autotune.program import ir, rewrite
-from autotune.sizes import ceil_div, greatest, is_size, surely_at_most, symbols_of
+from autotune.sizes import ceil_div, greatest, is_size, surely_at_most
+from autotune.tasks.at_sizes import task_symbols
 from autotune.tasks.build import task_computes
+from autotune.tasks.shifts import Moves, Shifts, clamped_as_whole, limited_dimensions, shifts_of
 from autotune.types import Task, TaskValue
-
-Moves = Mapping[int, int]
-"""Dimension of the output -> elements by which a tensor's index moves when that one moves by 1."""
-Shifts = Mapping[str, tuple[Moves, ...]]
-"""Tensor -> per dimension."""
 
 _FAR = 1 << 40
 """More strips than there are."""
@@ -81,7 +78,7 @@ def in_strips(
     too many to stay in a core's own cache, are read once. `placed`: an element is rounded by
     where its strip begins, so that no two threads may make it."""
     strips = strips_of(task, sample)
-    shifts = shifts_of(sample, tuple(s.dimension for s in strips))
+    shifts = shifts_of(task, tuple(s.dimension for s in strips))
     _check_sizes(task, sample, shifts, strips)
     body = program.body
     for param in program.params:
@@ -94,7 +91,7 @@ def in_strips(
     weights = frozenset(value.name for value in task.by_role("constant"))
     spread = _Spread(strips, output.name, weights, parallel, placed)
     body = spread.stages(body) if apart else spread.whole(body)
-    used = {s.name for v in task.values for e in v.type.shape for s in symbols_of(e)}
+    used = {s.name for s in task_symbols(task)}
     return dataclasses.replace(
         program,
         params=tuple(_sized(param, task) for param in program.params),
@@ -111,43 +108,6 @@ def strips_of(task: Task, sample: Task) -> tuple[Strip, ...]:
         if is_size(extent):
             out.append(Strip(d, extent, length))
     return tuple(out)
-
-
-def shifts_of(task: Task, dimensions: Sequence[int]) -> Shifts:
-    """Shifts of every tensor's indices with the output's. Raises ScheduleError where the task is
-    not the same at every place along these dimensions."""
-    computes, _ = task_computes(task)
-    (output,) = task.by_role("output")
-    rank = len(output.type.shape)
-    shifts: dict[str, tuple[Moves, ...]] = {
-        output.name: tuple({d: 1} if d in dimensions else {} for d in range(rank))
-    }
-    for compute in reversed(computes):
-        if compute.updates is not None:
-            raise ScheduleError(f"{compute.output} is updated where indices in memory say")
-        _check_pads(task, compute)
-        own = shifts.get(compute.output)
-        if own is None:
-            raise ScheduleError(f"{compute.output} is read by nothing")
-        moving = {a.name: m for a, m in zip(compute.axes, own, strict=True) if m}
-        for load in _loads(compute.body, moving):
-            found = tuple(_shift(i, moving) for i in load.indices)
-            if shifts.setdefault(load.buffer, found) != found:
-                raise ScheduleError(f"{load.buffer} is read in two ways")
-    return shifts
-
-
-def limited_dimensions(task: Task, name: str) -> frozenset[int]:
-    """Dimensions of a tensor in which indices are limited to its elements."""
-    computes, _ = task_computes(task)
-    return frozenset(
-        dimension
-        for compute in computes
-        for load in rewrite.value_loads(compute.body)
-        if load.buffer == name
-        for dimension, at in enumerate(load.indices)
-        if _clamped(at)
-    )
 
 
 # ------------------------------------------------------------------------------------------- parts
@@ -260,51 +220,6 @@ def _within(loop: ir.For, buffer: str) -> bool:
     return any(isinstance(s, ir.Alloc) and s.buffer.name == buffer for s in ir.walk(loop.body))
 
 
-def _check_pads(task: Task, compute: ir.Compute) -> None:
-    """Zeros around a tensor must lie in memory: a strip's neighbours are no zeros."""
-    for tensor, pads in compute.pads:
-        value = task.value(tensor)
-        there = value.layout.halo
-        inside = all(b <= x and a <= y for (b, a), (x, y) in zip(pads, there, strict=True))
-        if value.role != "input" or not inside:
-            raise ScheduleError(f"{tensor} is padded with zeros that do not lie in memory")
-
-
-def _loads(value: ir.Value, moving: Mapping[str, Moves]) -> Iterator[ir.Load]:
-    """Loads of an expression; nothing else in it may depend on what moves."""
-    if isinstance(value, ir.Load):
-        yield value
-    elif isinstance(value, ir.Apply):
-        for arg in value.args:
-            yield from _loads(arg, moving)
-    elif isinstance(value, ir.Select):
-        if any(bound.index.reads(moving.keys()) for bound in value.bounds):
-            raise ScheduleError("what is selected depends on the place")
-        yield from _loads(value.then, moving)
-        yield from _loads(value.other, moving)
-    elif isinstance(value, ir.IndexValue) and value.index.reads(moving.keys()):
-        raise ScheduleError("a value depends on the place")
-
-
-def _shift(value: ir.Index, moving: Mapping[str, Moves]) -> Moves:
-    out: dict[int, int] = {}
-    if clamped := _clamped(value):
-        return _shift(clamped.index, moving)
-    for atom, c in value.terms:
-        if isinstance(atom, str):
-            for dimension, step in moving.get(atom, {}).items():
-                out[dimension] = out.get(dimension, 0) + c * step
-        elif ir.Index(((atom, 1),)).reads(moving.keys()):
-            raise ScheduleError("an index is divided, limited or read from memory")
-    return {dimension: step for dimension, step in out.items() if step}
-
-
-def _clamped(value: ir.Index) -> ir.Clamp | None:
-    """An index that is limited as a whole: to the elements of a dimension, by pools."""
-    atom = value.terms[0][0] if value.terms else None
-    return atom if isinstance(atom, ir.Clamp) and value == ir.Index(((atom, 1),)) else None
-
-
 def _check_sizes(task: Task, sample: Task, shifts: Shifts, strips: Sequence[Strip]) -> None:
     """Raise ScheduleError where a dimension that does not move, or a sum, is not as long in
     both."""
@@ -315,9 +230,27 @@ def _check_sizes(task: Task, sample: Task, shifts: Shifts, strips: Sequence[Stri
             if not move and extent != length:
                 raise ScheduleError(f"{value.name} has a length of {extent} that no strip cuts")
         _check_ends(value, small, moves, strips)
-    pairs = zip(task_computes(task)[0], task_computes(sample)[0], strict=True)
-    if any(sized.reduce != small.reduce for sized, small in pairs):
-        raise ScheduleError("what is summed up depends on sizes")
+    (computes, numbers), (smalls, known) = task_computes(task), task_computes(sample)
+    if numbers != known:
+        raise ScheduleError("a number that it computes with depends on sizes")
+    for sized, small_one in zip(computes, smalls, strict=True):
+        if sized.reduce != small_one.reduce:
+            raise ScheduleError("what is summed up depends on sizes")
+        if _begins(sized.body) != _begins(small_one.body):
+            raise ScheduleError("where it begins to read depends on sizes")
+
+
+def _begins(value: ir.Value) -> list[int]:
+    """Constant parts of an expression's indices."""
+    found: list[int] = []
+
+    def seen(index: ir.Index) -> ir.Index:
+        limited = clamped_as_whole(index)
+        found.append(limited.index.const if limited else index.const)
+        return index
+
+    rewrite.map_indices(value, seen)
+    return found
 
 
 def _check_ends(
@@ -359,7 +292,7 @@ class _Mover:
         """A limit is that of the whole dimension. Where a schedule found that there is nothing to
         limit, the element is one of the sample's, and so one of the task's; but it may have found
         that an index is beyond the sample's first or last element, and taken that."""
-        by, limited = self.by[dimension], _clamped(at)
+        by, limited = self.by[dimension], clamped_as_whole(at)
         if by == ir.Index():
             return at
         if limited is None and dimension in self.limited and not at.vars():

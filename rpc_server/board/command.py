@@ -30,7 +30,14 @@ from autotune.measure.process import WorkerProcess
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox, hide_memory
-from autotune.measure.simulator.names import SIMULATORS, executor_of
+from autotune.measure.simulator.names import (
+    NAMES,
+    SERIAL,
+    SERIAL_MODELS,
+    SIMULATORS,
+    executor_of,
+)
+from autotune.measure.simulator.serial_engine import SerialPlace
 from autotune.measure.throttle import available_cores
 from autotune.parse_int import whole
 from autotune.release import release
@@ -41,6 +48,7 @@ from rpc_server.board.job import Abilities
 from rpc_server.board.lease_guard import Gate
 from rpc_server.board.model_desk import EXECUTOR as MODELS
 from rpc_server.board.model_desk import ModelDesk
+from rpc_server.board.serial_place import serial_place
 from rpc_server.board.server import BoardServer, parse_address
 from rpc_server.board.walls import check_certs, file_walls
 from rpc_server.security.audit import AuditLog
@@ -93,6 +101,9 @@ def add_serve_command(commands: Any) -> None:
     parser.add_argument(
         "--simulator", choices=sorted(SIMULATORS), help="of a microcontroller or WebAssembly"
     )
+    parser.add_argument(
+        "--serial", metavar="PORT[,BAUD]", help="of a microcontroller that runs serial_board.c"
+    )
     parser.add_argument("--executor", default=DEFAULT_EXECUTOR, help=argparse.SUPPRESS)
     parser.set_defaults(run=serve)
 
@@ -112,13 +123,14 @@ def serve(options: argparse.Namespace) -> None:
     audit = AuditLog(Path(settings.audit) if settings.audit else None)
     cores = parse_cores(settings.cores)
     target = load_target(settings.target, settings.threads)
-    bounds, executor = _bounds(settings), options.executor
-    if options.simulator:
-        executor = executor_of(options.simulator, target)
+    bounds, place = _bounds(settings), serial_place(options.serial, options.simulator, target)
+    executor, models = _executors(options, target, place)
+    if place:
+        bounds = dataclasses.replace(bounds, devices=(place.path,))
     if settings.certs:
         check_certs(Path(settings.certs), sandbox_for(target, bounds))
     with contextlib.closing(take_address(host, port, credentials)) as bound:
-        place = _place(settings, cores, int(bound.getsockname()[1]))
+        member = _place(settings, cores, int(bound.getsockname()[1]))
         gate = Gate(secrets.token_hex(16)) if settings.tracker else None
         device = _device(target, cores, executor, bounds)
         with contextlib.closing(device), _clocks(target, settings.lock_clocks) as clocks:
@@ -131,18 +143,30 @@ def serve(options: argparse.Namespace) -> None:
                 compiler=built_by,
                 can_build=bool(built_by),
                 accept_objects=settings.accept_objects,
-                simulated=bool(options.simulator),
+                simulated=bool(options.simulator or place),
             )
-            desk = ModelDesk(functools.partial(_model_worker, target, cores, bounds))
+            desk = ModelDesk(functools.partial(_model_worker, models, target, cores, bounds))
             board = BoardDevice(device, abilities, audit=audit, gate=gate, desk=desk)
             server = BoardServer(
                 board, host, port, credentials=credentials, audit=audit, bound=bound
             )
             said = describe(board.profile, cores) + clocks
             print("\n".join([said, *describe_sandbox(device.sandbox), *walls]))
-            post = _post(settings, board, device, gate, place) if gate else None
+            post = _post(settings, board, device, gate, member) if gate else None
             _run(board, server, host, _in_farm(post, settings.tracker, credentials))
     print("stopped", flush=True)
+
+
+def _executors(
+    options: argparse.Namespace, target: Target, place: SerialPlace | None
+) -> tuple[str, str]:
+    """Those of candidates and of whole models. Raises ConfigError."""
+    if place:
+        return f"{SERIAL}?{place.encode()}", f"{SERIAL_MODELS}?{place.encode()}"
+    if options.simulator:
+        executor = executor_of(options.simulator, target)
+        return executor, NAMES[options.simulator].models or MODELS
+    return options.executor, MODELS
 
 
 def _run(
@@ -182,9 +206,11 @@ def _device(target: Target, cores: tuple[int, ...], executor: str, bounds: Sandb
     )
 
 
-def _model_worker(target: Target, cores: tuple[int, ...], bounds: Sandbox) -> WorkerProcess:
+def _model_worker(
+    executor: str, target: Target, cores: tuple[int, ...], bounds: Sandbox
+) -> WorkerProcess:
     """What whole models run in, with the bounds of candidates."""
-    return WorkerProcess(executor=MODELS, cores=cores, sandbox=sandbox_for(target, bounds))
+    return WorkerProcess(executor=executor, cores=cores, sandbox=sandbox_for(target, bounds))
 
 
 @contextlib.contextmanager

@@ -106,8 +106,8 @@ class ModelDesk:
             kernels_s=tuple(map(float, reply["kernels_s"])),
             outputs=tuple(outputs),
             peak_bytes=int(reply["peak_bytes"]),
-            temperature_c=temperature_c(),
-            clock_hz=clock_hz(),
+            temperature_c=None if "clock_hz" in reply else temperature_c(),
+            clock_hz=float(reply["clock_hz"]) if "clock_hz" in reply else clock_hz(),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 import pytest
 
+from autotune.systems import code_triple
 from autotune.target import Target, load_target, parse_target, print_target, target_names
 
 
@@ -25,7 +26,7 @@ def test_llvm_knows_the_cpu_and_emits_code_for_it(name: str) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = load_target(name)
-    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+    machine = llvm.Target.from_triple(code_triple(target.triple)).create_target_machine(
         cpu=target.cpu, features=target.features
     )
     module = llvm.parse_assembly("define void @f() { ret void }")

@@ -52,7 +52,20 @@ def compile_c(text: str, target: Target) -> bytes:
     """C text to an object file. Raises BuildError with the compiler's first complaint."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "kernel.o")
-        _run(target, ["-c", *FLAGS, *machine_flags(target), "-x", "c", "-", "-o", out], text)
+        run_compiler(
+            machine_of(target.triple),
+            ["-c", *FLAGS, *machine_flags(target), "-x", "c", "-", "-o", out],
+            text,
+        )
+        return out.read_bytes()
+
+
+def shared_library(text: str) -> bytes:
+    """C text to a shared library of this machine. Raises BuildError with the compiler's first
+    complaint."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "library.so")
+        run_compiler("unknown", [*FLAGS, "-shared", "-x", "c", "-", "-o", out], text)
         return out.read_bytes()
 
 
@@ -67,7 +80,7 @@ def machine_flags(target: Target) -> list[str]:
     """Which instructions may be used. On x86 and aarch64 the architecture's level: compilers know
     few of each other's names of CPUs."""
     openmp = ["-fopenmp"] if target.threads > 1 else []
-    if target.cpu == "generic":
+    if target.cpu == "generic" or machine_of(target.triple) == "unknown":
         return openmp
     features = set(target.features.split(","))
     if target.triple.startswith("aarch64"):
@@ -92,7 +105,9 @@ class CLibrary:
                 names[-1].write_bytes(code)
             out = Path(folder, "kernels.so")
             openmp = ["-fopenmp"] if target.threads > 1 else []
-            _run(target, ["-shared", *openmp, "-o", out, *names, "-lm"], "")
+            run_compiler(
+                machine_of(target.triple), ["-shared", *openmp, "-o", out, *names, "-lm"], ""
+            )
             self._library = ctypes.CDLL(str(out))
 
     def address(self, symbol: str) -> int:
@@ -105,8 +120,13 @@ class CLibrary:
         return found
 
 
-def _run(target: Target, arguments: Sequence[str | Path], text: str) -> None:
-    command = [find_compiler(machine_of(target.triple)), *map(str, arguments)]
+def run_compiler(machine: str, arguments: Sequence[str | Path], text: str) -> None:
+    """Raises BuildError with the first complaint. `machine`: see `find_compiler`."""
+    compile_by([find_compiler(machine), *map(str, arguments)], text)
+
+
+def compile_by(command: Sequence[str], text: str) -> None:
+    """Run a compiler on a text. Raises BuildError with its first complaint."""
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -116,6 +136,6 @@ def _run(target: Target, arguments: Sequence[str | Path], text: str) -> None:
     except OSError as error:
         raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
     if done.returncode != 0:
-        complaints = [line for line in done.stderr.splitlines() if "error" in line]
+        complaints = [line for line in done.stderr.splitlines() if "error" in line.lower()]
         first = (complaints or done.stderr.splitlines() or ["no message"])[0]
         raise BuildError(f"{command[0]} refused the program: {first.strip()[:300]}")

@@ -17,6 +17,7 @@ from autotune.codegen.llvm.entry import entry_text, run_text, support_text
 from autotune.codegen.llvm.kernel import KernelText, write_kernel
 from autotune.errors import BuildError
 from autotune.program.ir import Program
+from autotune.systems import code_triple
 from autotune.target import Target
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ def assembly_text(text: str, target: Target) -> str:
 
 
 def _emitted(text: str, target: Target, emit: str) -> Any:
-    machine = target_machine(target.triple, target.cpu, target.features)
-    return emitted(text, target.triple, machine, getattr(machine, emit))
+    triple = code_triple(target.triple)
+    machine = target_machine(triple, target.cpu, target.features)
+    return emitted(text, triple, machine, getattr(machine, emit))
 
 
 def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:

@@ -269,7 +269,7 @@ class LoadWriter(IndexWriter):
         value = self.convert(self.load(Load(atom.buffer, atom.indices)), "int64").text
         kind, flag = type_text("int64", lanes), type_text("bool", lanes)
         extent, least, most = (
-            self.splat(Val(str(n), "int64", 1), lanes).text
+            self.splat(Val(self.amount(n), "int64", 1), lanes).text
             for n in (atom.extent, 0, atom.extent - 1)
         )
         negative = self._pure_here(f"icmp slt {kind} {value}, {least}")

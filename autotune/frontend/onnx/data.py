@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +14,14 @@ from autotune.frontend.onnx.context import (
     tensor_array,
 )
 from autotune.frontend.views import (
-    OpenRange,
     as_range,
+    counted_up,
     positive_axis,
     select_ranges,
     triangle,
 )
-from autotune.sizes import UndecidedError, any_size, ceil_div, greatest
+from autotune.shapes import whole
+from autotune.sizes import UndecidedError, any_size, ceil_div, is_size
 from autotune.types import Array
 
 CONSTANT_TYPES = {
@@ -43,29 +45,39 @@ def constant(n: NodeContext) -> str:
 def constant_of_shape(n: NodeContext) -> str:
     value = n.tensor("value")
     fill = np.zeros(1, np.float32) if value is None else tensor_array(value, "attribute value")
-    n.made(*n.required_ints(0))
-    return n.builder.constant(np.full(n.required_ints(0), fill.ravel()[0], fill.dtype))
+    shape = n.required_ints(0)
+    if any_size(shape):
+        return n.op("expand", n.scalar(fill.item(), fill.dtype.name), shape=shape)
+    n.made(*shape)
+    return n.builder.constant(np.full(shape, fill.ravel()[0], fill.dtype))
 
 
 @importer("Range")
 def range_(n: NodeContext) -> str:
-    """One whose length is open is the beginning of the longest."""
+    """One whose length is open is the beginning of the longest, its start added."""
+    ends = [_number(n, i) for i in range(3)]
+    if any_size(ends):
+        return _open_range(n, *ends)
     start, limit, delta = (_required(n, i) for i in range(3))
-    if any_size((start.item(), limit.item(), delta.item())):
-        return _open_range(n, start.item(), limit.item(), delta.item())
     n.made(math.ceil((limit.item() - start.item()) / delta.item()))
     array = np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
     return n.builder.constant(array)
 
 
-def _open_range(n: NodeContext, start: int, limit: int, delta: int) -> str:
-    """Raises UndecidedError where more than the limit is open."""
-    if any_size((start, delta)) or delta < 1:
+def _number(n: NodeContext, position: int) -> Any:
+    """An input of one element: a number, or a size."""
+    amount = n.amount(n.input(position))
+    return _required(n, position).item() if amount is None else amount
+
+
+def _open_range(n: NodeContext, start: Any, limit: Any, delta: Any) -> str:
+    """Raises UndecidedError where steps are open, or no positive whole numbers."""
+    parts = any(not is_size(number) and number != int(number) for number in (start, limit, delta))
+    if parts or is_size(delta) or delta < 1:
         raise UndecidedError(f"a range from {start} to {limit} in steps of {delta}")
-    length, most = ceil_div(limit - start, delta), ceil_div(greatest(limit) - start, delta)
-    n.made(most)
-    longest = n.constant(np.arange(most, dtype=np.int64) * delta + start)
-    return select_ranges(n, longest, {0: OpenRange(0, length, 1)})
+    first, step = whole(start), int(delta)
+    length = ceil_div(whole(limit) - first, step)
+    return counted_up(n, first, length, step, n.dtype(n.input(0)))
 
 
 def _required(n: NodeContext, position: int) -> Array:

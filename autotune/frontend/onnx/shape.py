@@ -16,7 +16,7 @@ from autotune.frontend.views import (
     select_ranges,
 )
 from autotune.shapes import broadcast_shapes
-from autotune.sizes import UndecidedError, any_size, ceil_div, surely_at_most, surely_less
+from autotune.sizes import any_size, ceil_div, surely_at_most, surely_less
 
 
 @importer("Shape")
@@ -126,10 +126,19 @@ def _clamped(start: int, end: int, step: int, extent: int) -> Elements:
     if any_size((start, end, extent)) and step > 0:
         return OpenRange(_limited(start, extent), _limited(end, extent), step)
     if any_size((start, end, extent)):
-        raise UndecidedError(f"elements {start}:{end}:{step} of {extent}, backward")
+        return _backward(start, end, step, extent)
     if step < 0 and start + extent < 0:
         start = 0
     return range(*slice(start, end, step).indices(extent))
+
+
+def _backward(start: int, end: int, step: int, extent: int) -> OpenRange:
+    """Raises UndecidedError where sizes decide which element is the first or the last."""
+    first = start + extent if surely_less(start, 0) else start
+    first = extent - 1 if surely_less(extent - 1, first) else min(max(first, 0), extent - 1)
+    stop = end + extent if surely_less(end, 0) else end
+    stop = -1 if surely_less(stop, 0) else stop
+    return OpenRange(first, min(first, stop), step)
 
 
 def _limited(place: int, extent: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter, kind_of
 from autotune.shapes import broadcast_shapes
+from autotune.sizes import is_size
 from autotune.types import Array
 
 
@@ -22,7 +23,7 @@ class CanonicalOperands:
         kept = {value for _, value in graph.outputs}
         for node in graph.nodes:
             if node.op == "scalar" and node.output in kept:
-                new.replace(node.output, new.constant(_scalar_array(node), node.output))
+                new.replace(node.output, _tensor(new, node))
             elif node.op == "scalar":
                 new.keep(node)
             elif kind_of(node.op) == "elementwise":
@@ -61,7 +62,7 @@ def _other(new: Rewriter, node: Node) -> None:
     for value in node.inputs:
         source = new.producer(new.new(value))
         if source is not None and source.op == "scalar":
-            new.replace(value, new.constant(_scalar_array(source), value))
+            new.replace(value, _tensor(new, source))
     new.keep(node)
 
 
@@ -70,6 +71,10 @@ def _without_leading_units(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[first:]
 
 
-def _scalar_array(node: Node) -> Array:
-    attrs = node.attributes
-    return np.asarray(attrs["value"], dtype=str(attrs["dtype"]))
+def _tensor(new: Rewriter, scalar: Node) -> str:
+    """A scalar as a tensor: a constant, or what a run writes there of a size."""
+    attrs = scalar.attributes
+    if is_size(attrs["value"]):
+        size = new.emit("scalar", [], scalar, **attrs)
+        return new.emit("expand", [size], scalar, shape=())
+    return new.constant(np.asarray(attrs["value"], str(attrs["dtype"])), scalar.output)

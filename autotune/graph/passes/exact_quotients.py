@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
+from autotune.sizes import is_size
 from autotune.types import EXACT, Array
 
 SURE = 5e-6
@@ -94,7 +95,9 @@ def _known(graph: Graph, made: Mapping[str, Node], name: str) -> Array | None:
     if name in graph.constants:
         return graph.constants[name]
     node = made.get(name)
-    return np.asarray(node.attributes["value"]) if node and node.op == "scalar" else None
+    if node is None or node.op != "scalar" or is_size(node.attributes["value"]):
+        return None
+    return np.asarray(node.attributes["value"])
 
 
 def _exact(node: Node) -> Node:

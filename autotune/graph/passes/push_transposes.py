@@ -18,6 +18,7 @@ import numpy as np
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.remove_identities import only_moves_units
 from autotune.graph.rewriter import Rewriter, ints, kind_of
+from autotune.shapes import typical
 from autotune.sizes import surely_at_most
 
 Perm = tuple[int, ...]
@@ -163,7 +164,7 @@ class _Pushing:
             type_ = self.graph.types[old]
             if len(type_.shape) == rank and old not in self.graph.constants:
                 # On a tie the pending order wins: pushing on may let it cancel.
-                votes[self._get(old).perm] += 2 * type_.size + (old in self.lazy)
+                votes[self._get(old).perm] += 2 * typical(type_.size) + (old in self.lazy)
         return votes.most_common(1)[0][0] if votes else _identity(rank)
 
     # ---------------------------------------------------------------------------------- operators
@@ -290,7 +291,8 @@ class _Pushing:
 def factor_groups(
     before: Sequence[int], after: Sequence[int]
 ) -> list[tuple[list[int], list[int]]]:
-    """The finest grouping of a reshape: (input dimensions, output dimensions) of equal product.
+    """The finest grouping of a reshape: (input dimensions, output dimensions) of equal product
+    (a coarser one where sizes that only a run knows decide which product is larger).
 
     Dimensions of extent 1 belong to no group. [6, 1, 4] -> [2, 3, 4] gives ([0], [0, 1]), ([2],
     [2]). Neither shape may hold a zero."""
@@ -301,7 +303,8 @@ def factor_groups(
         group = ([ins.pop(0)], [outs.pop(0)])
         left, right = before[group[0][0]], after[group[1][0]]
         while left != right:
-            if left < right:
+            less = surely_at_most(left, right) or not surely_at_most(right, left)
+            if ins and (less or not outs):
                 group[0].append(ins.pop(0))
                 left *= before[group[0][-1]]
             else:

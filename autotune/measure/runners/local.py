@@ -30,7 +30,7 @@ from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.others import glance
 from autotune.measure.sandbox import Report, Sandbox
-from autotune.measure.simulator.names import SIMULATORS
+from autotune.measure.simulator.names import stands_for
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult
 from autotune.target import Target, machine_of
@@ -65,7 +65,7 @@ class LocalRunner:
         builds: ExecutorBuilds | None = None,
     ) -> None:
         cores = tuple(cores) or available_cores()
-        check_target(target, len(cores), simulated=executor in SIMULATORS.values())
+        check_target(target, len(cores), simulated=bool(stands_for(executor)))
         self.target = target
         self.cores = cores
         self._cache_dir = cache_dir
@@ -73,8 +73,8 @@ class LocalRunner:
         self._profile: DeviceProfile | None = None
         self._facts: MachineFacts | None = None
         name = device_name(target)
-        if executor in SIMULATORS.values():
-            name = f"{name.rpartition('/')[0]}/simulated {target.name}"
+        if other := stands_for(executor):
+            name = f"{name.rpartition('/')[0]}/{other} {target.name}"
         self._batch = BatchExecutor(
             device=name,
             cores=cores,
@@ -265,7 +265,7 @@ def check_target(target: Target, cores: int, *, simulated: bool = False) -> None
     if target.is_compact and not simulated:
         raise DeviceError(
             f"target {target.name} is a microcontroller, this machine is none; measure on a board "
-            f"that simulates it (rpc_server serve --target {target.name} --simulator unicorn): "
+            f"that simulates it (rpc_server serve --target {target.name} --simulator qemu): "
             "--device rpc://HOST:PORT"
         )
     if target.is_wasm:

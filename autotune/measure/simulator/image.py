@@ -1,75 +1,107 @@
-"""Code for a simulated board. In: C of a kernel. Out: an image that lies at a fixed address and
-begins with a function of one argument, an array of pointers.
+"""Code for a simulated board. In: C of kernels, the order of their calls. Out: an ELF file whose
+code lies where the core has it, with a function of two arguments: an array of pointers, and a
+function that is called before the first kernel and after each.
 
-The compiler is arm-none-eabi-gcc (Debian: gcc-arm-none-eabi, libnewlib-arm-none-eabi), as for the
-board itself.
+The compiler is the board's own cross compiler (`Core.compiler`).
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from autotune.codegen.base import EntryCall
+from autotune.codegen.c.compiler import compile_by
 from autotune.codegen.c.source import CSource
-from autotune.errors import BuildError, DeviceError
-from autotune.measure.simulator.core import CODE_BASE
+from autotune.errors import DeviceError
+from autotune.measure.simulator.cores import Core
 
-COMPILER, OBJCOPY = "arm-none-eabi-gcc", "arm-none-eabi-objcopy"
-_TIMEOUT_S = 60.0
+ENTRY_OFFSET = 16
+"""Where the first function lies, from the beginning of the code on. Before it is the one that is
+called between kernels."""
 _FLAGS = (
-    "-std=gnu99", "-O2", "-fno-tree-vectorize", "-Wno-psabi", "-w", "-mcpu=cortex-m4", "-mthumb",
-    "-mfloat-abi=soft", "-nostartfiles", "-ffunction-sections", "-Wl,--gc-sections",
-    f"-Wl,--section-start=.entry={CODE_BASE:#x}", f"-Wl,-Ttext={CODE_BASE + 0x100:#x}",
-    "-Wl,-e,entry",
+    "-std=gnu99", "-O2", "-fno-tree-vectorize", "-fno-builtin-printf", "-Wno-psabi", "-w",
+    "-nostartfiles", "-Wl,-N", "-Wl,-e,entry", "-Wl,--no-warn-rwx-segments",
 )  # fmt: skip
 _HEAD = """#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-typedef ptrdiff_t ix;"""
+typedef ptrdiff_t ix;
+__attribute__((section(".mark"), used, noinline)) void mark(void) { __asm__ volatile(""); }"""
+_LAYOUT = """SECTIONS {{
+    .vectors {vectors:#x} : {{ KEEP(*(.vectors)) }}
+    .code {code:#x} : {{
+        KEEP(*(.mark)) . = {entry}; KEEP(*(.entry))
+        *(.text .text.*)
+        *(.rodata .rodata.* .srodata .srodata.* .data .data.* .sdata .sdata.*)
+        *(.bss .bss.* .sbss .sbss.* COMMON)
+    }}
+    .tbss : {{ *(.tdata .tdata.* .tbss .tbss.*) }}
+    /DISCARD/ : {{ *(.comment) *(.ARM.exidx*) *(.eh_frame) }}
+}}
+"""
+_PROGRAM = struct.Struct("<IIIIIIII")
+_LOADED = 1
 
 
-def tools() -> None:
+def tools(core: Core) -> None:
     """Raises DeviceError where there is no compiler for such boards here."""
-    for name in (COMPILER, OBJCOPY):
-        if shutil.which(name) is None:
-            raise DeviceError(
-                f"a simulated board compiles with {COMPILER}, which was not found; install it "
-                "(Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi)"
-            )
-
-
-def image_of(kernel: CSource) -> bytes:
-    """The image of one kernel. Raises BuildError with the compiler's first complaint."""
-    count = kernel.params + 1
-    pointers = "".join(f"void *p{n}, " for n in range(kernel.params))
-    given = ", ".join(f"args[{n}]" for n in range(count))
-    lines = [
-        _HEAD, *kernel.head,
-        f"void {kernel.symbol}({pointers}void *workspace) {{", *kernel.body, "}",
-        '__attribute__((section(".entry"))) void entry(void **args) {',
-        f"    {kernel.symbol}({given});", "}", "",
-    ]  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        made, out = Path(folder, "kernel.elf"), Path(folder, "kernel.bin")
-        _run([COMPILER, *_FLAGS, "-x", "c", "-", "-lm", "-o", str(made)], "\n".join(lines))
-        _run([OBJCOPY, "-O", "binary", str(made), str(out)], "")
-        return out.read_bytes()
-
-
-def _run(command: Sequence[str], text: str) -> None:
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    if shutil.which(core.compiler) is None:
+        raise DeviceError(
+            f"a simulated {core.name} compiles with {core.compiler}, which was not found; install "
+            f"it (Debian: {core.packages})"
         )
-    except subprocess.TimeoutExpired:
-        raise BuildError(f"{command[0]} took more than {_TIMEOUT_S:.0f} s") from None
-    except OSError as error:
-        raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
-    if done.returncode != 0:
-        complaints = [line for line in done.stderr.splitlines() if "error" in line]
-        first = (complaints or done.stderr.splitlines() or ["no message"])[0]
-        raise BuildError(f"{command[0]} refused the program: {first.strip()[:300]}")
+
+
+def image_of(
+    kernels: Sequence[CSource], calls: Sequence[EntryCall], core: Core, boot: str = ""
+) -> bytes:
+    """The file. `calls`: kernels in order, with the places of their arguments: number of a pointer
+    and bytes from there. `boot`: C of what the core begins with, if anything has to be. Raises
+    BuildError with the compiler's first complaint."""
+    definitions = dict.fromkeys(line for kernel in kernels for line in kernel.head)
+    lines = [_HEAD, *definitions]
+    for kernel in kernels:
+        pointers = "".join(f"void *p{n}, " for n in range(kernel.params))
+        head = f"static void {kernel.symbol}({pointers}void *workspace)"
+        lines += [f"__attribute__((noinline)) {head} {{", *kernel.body, "}"]
+    lines += [
+        '__attribute__((section(".entry"), used)) void entry(char **args, void (*mark)(void)) {',
+        "    mark();",
+    ]
+    for call in calls:
+        given = ", ".join(f"args[{base}] + {offset}" for base, offset in call.args)
+        lines += [f"    {call.symbol}({given});", "    mark();"]
+    return linked("\n".join([*lines, "}", boot, ""]), core)
+
+
+def called_once(kernel: CSource) -> tuple[EntryCall, ...]:
+    """One call of a kernel, whose arguments the pointers are in order."""
+    args = tuple((number, 0) for number in range(kernel.params + 1))
+    return (EntryCall(symbol=kernel.symbol, args=args),)
+
+
+def linked(text: str, core: Core) -> bytes:
+    """C text as an ELF file. Raises BuildError with the compiler's first complaint."""
+    layout = _LAYOUT.format(vectors=core.vectors, code=core.code, entry=ENTRY_OFFSET)
+    with tempfile.TemporaryDirectory() as folder:
+        made, script = Path(folder, "kernel.elf"), Path(folder, "layout.ld")
+        script.write_text(layout)
+        places = ["-T", str(script), "-o", str(made)]
+        compile_by([core.compiler, *_FLAGS, *core.flags, *places, "-x", "c", "-", "-lm"], text)
+        return made.read_bytes()
+
+
+def segments(elf: bytes) -> list[tuple[int, bytes]]:
+    """What of a file is loaded, by address; bytes that are zero at first included."""
+    start, count = struct.unpack_from("<I", elf, 28)[0], struct.unpack_from("<H", elf, 44)[0]
+    rows = [_PROGRAM.unpack_from(elf, start + n * _PROGRAM.size) for n in range(count)]
+    return [
+        (address, elf[at : at + in_file].ljust(in_memory, b"\0"))
+        for kind, at, address, _, in_file, in_memory, _, _ in rows
+        if kind == _LOADED and in_memory
+    ]

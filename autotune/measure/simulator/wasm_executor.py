@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import OrderedDict
 
 from autotune.codegen.wasm.module import LinkedModule
 from autotune.errors import DeviceError
@@ -14,16 +13,16 @@ from autotune.machine import Machine
 from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.build_task import build_task
-from autotune.measure.case import Case, judge, make_case
+from autotune.measure.case import Case, judge, operands_of
 from autotune.measure.executor import Built
+from autotune.measure.kept_cases import KeptCases
 from autotune.measure.simulator.node_engine import NodeEngine
 from autotune.measure.simulator.wasm_engine import WasmEngine, WasmtimeEngine
-from autotune.measure.storage import GARBAGE, GuardedTensor, aligned_bytes, reset_output
+from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
 from autotune.measure.timing import time_kernel
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.memory import ALIGNMENT
 from autotune.target import Target
-from autotune.types import Array
 
 _MOST_CASES = 4
 _POINTER_BYTES = 4
@@ -35,16 +34,16 @@ class WasmExecutor:
     def __init__(self, engine: WasmEngine, name: str) -> None:
         self._engine = engine
         self._name = name
-        self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
+        self._cases = KeptCases(_MOST_CASES)
 
     def build(self, request: MeasureRequest) -> Built:
         return build_task(request.task, request.schedule, request.target)
 
     def prepare(self, request: MeasureRequest) -> None:
-        self._case(request)
+        self._cases.of(request)
 
     def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult:
-        start, case = time.perf_counter(), self._case(request)
+        start, case = time.perf_counter(), self._cases.of(request)
 
         def result(
             status: Status, times_s: tuple[float, ...] = (), error: str = ""
@@ -83,15 +82,6 @@ class WasmExecutor:
     def facts(self, target: Target) -> MachineFacts | None:  # noqa: ARG002
         return None
 
-    def _case(self, request: MeasureRequest) -> Case:
-        key = (request.task.key, request.seed, request.target.precision)
-        if key not in self._cases:
-            self._cases[key] = make_case(request.task, request.seed, request.target.precision)
-        self._cases.move_to_end(key)
-        while len(self._cases) > _MOST_CASES:
-            self._cases.popitem(last=False)
-        return self._cases[key]
-
 
 class NodeExecutor(WasmExecutor):
     """Candidates in node, whose engine is Chromium's."""
@@ -113,12 +103,9 @@ class _EngineMemory:
 
     def __init__(self, request: MeasureRequest, built: Built, case: Case) -> None:
         linked = LinkedModule([built.code], [f"{built.symbol}_run"])
-        packs, task = {p.buffer: p for p in built.packs}, request.task
-        tensors = [case.inputs[v.name] for v in task.by_role("input")]
-        tensors += [case.constant(v.name, packs.get(v.name)) for v in task.by_role("constant")]
         at, addresses = linked.start, []
         self.blocks: dict[int, bytes] = {}
-        for block, first in [_part(tensor) for tensor in (*tensors, case.output)]:
+        for block, first in operands_of(case, request.task, built.packs):
             at += -(at + first) % ALIGNMENT
             self.output = block, at
             self.blocks[at] = block.tobytes()
@@ -132,8 +119,3 @@ class _EngineMemory:
         garbage = aligned_bytes(built.workspace_bytes, GARBAGE)
         self.blocks[workspace] = garbage.tobytes()
         self.module = linked.written({}, workspace + garbage.nbytes, {})
-
-
-def _part(tensor: GuardedTensor) -> tuple[Array, int]:
-    """A tensor's memory, and where in it its first element lies."""
-    return tensor.block, tensor.address - tensor.block.ctypes.data

@@ -11,7 +11,7 @@ import pytest
 
 from autotune.db.exchange import import_items, log_items
 from autotune.db.items import header, line_items, to_line
-from autotune.db.latencies import keep, kept, model_key
+from autotune.db.latencies import keep, kept, model_key, on_boards
 from autotune.db.store import TuningLog
 from autotune.db.types import Latency
 from autotune.errors import LogError
@@ -77,6 +77,19 @@ def test_they_go_with_the_records_of_their_model_and_say_where_they_are_from(
         for _ in range(2):
             add(log, text)
         assert found(log) == [dataclasses.replace(MEASURED, origin="x")]
+
+
+def test_runs_on_boards_are_apart_and_go_along_too(tmp_path: Path) -> None:
+    board = dataclasses.replace(MEASURED, before=(), kernels_before_s=None)
+    with TuningLog(tmp_path / "here.db") as log:
+        keep(log, board)
+        log.append([record()])
+        lines = [header("2026-03-01T00:00:00+00:00"), *log_items(log)]
+        assert found(log) == []
+        assert on_boards(log, MEASURED.model_key, "") == on_boards(log, "", MEASURED.model)
+    with TuningLog(tmp_path / "there.db") as log:
+        add(log, "".join(map(to_line, lines)))
+        assert on_boards(log, "", MEASURED.model) == [dataclasses.replace(board, origin="x")]
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def run(line: str, folder: Path) -> None:
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
-def test_each_format_is_five_lines() -> None:
+def test_each_format_is_at_most_five_lines() -> None:
     formats = [p for p in PARTS if "--format" in sections(PAGE)[p]]
     assert len(formats) >= 4
     for part in formats:
         (text,) = blocks(sections(PAGE)[part], "sh")
-        assert len(text.splitlines()) == 5
+        assert len(text.splitlines()) <= 5

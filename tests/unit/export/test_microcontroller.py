@@ -121,6 +121,37 @@ def test_a_board_gives_the_reference_kernels_bytes(folder: Path, core: str) -> N
     assert (folder / "out").read_bytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize(
+    ("target", "compiler"),
+    [
+        pytest.param("cortex-m33", ["arm-none-eabi-gcc"], marks=needs("cortex-m")),
+        pytest.param("cortex-m7", ["arm-none-eabi-gcc"], marks=needs("cortex-m")),
+        pytest.param("cortex-m55", ["arm-none-eabi-gcc"], marks=needs("cortex-m")),
+        pytest.param(
+            "rv32imac",
+            [
+                "riscv64-unknown-elf-gcc",
+                "-march=rv32imac",
+                "-mabi=ilp32",
+                "--specs=picolibc.specs",
+            ],
+            marks=needs("riscv32"),
+        ),
+    ],
+)
+def test_other_cores_code_compiles_without_a_warning(
+    target: str, compiler: list[str], tmp_path: Path
+) -> None:
+    """What it computes, tests of simulated cores say."""
+    (tmp_path / "model.tflite").write_bytes(network(2, 12))
+    arguments = ["export", str(tmp_path / "model.tflite"), "--format", "c", "--target", target]
+    assert execute([*arguments, "-o", str(tmp_path)]) == 0
+    cpu = [f"-mcpu={target}"] if target.startswith("cortex") else []
+    strict = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-c"]
+    for level in ("-Os", "-O2", "-O0"):
+        run([*compiler, *cpu, *strict, level, "main.c", "model.c"], tmp_path)
+
+
 def run(command: list[str], folder: Path) -> list[str]:
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S

@@ -13,14 +13,18 @@ import autotune
 import cost_model
 from autotune.errors import ConfigError, DeviceError
 from autotune.machine import Machine
-from autotune.measure.simulator.core import SimulatedCore
-from autotune.measure.simulator.executor import CLOCK_HZ, SimulatedExecutor
+from autotune.measure.simulator.cores import core_of
+from autotune.measure.simulator.costs import BlockCost, Counted
+from autotune.measure.simulator.executor import UnicornExecutor
+from autotune.measure.simulator.image import linked
+from autotune.measure.simulator.memory import CoreMemory
 from autotune.measure.simulator.names import executor_of
-from autotune.measure.simulator.thumb import BlockCost, block_cost
+from autotune.measure.simulator.thumb import block_cost
+from autotune.measure.simulator.unicorn_engine import UnicornEngine
 from autotune.measure.types import MeasureRequest, Status, Timing
 from autotune.schedule import Schedule
 from autotune.target import host_target, load_target
-from autotune.types import Task
+from autotune.types import Array, Task
 from search_spaces.rules import rule_for
 from tests.needs import needs
 from tests.tflite_models import (
@@ -38,6 +42,7 @@ from tests.unit.codegen.kernels import node, task, value
 from tests.unit.rpc_server.boards import BoardProcess
 
 TARGET = load_target("cortex-m4")
+CLOCK_HZ = core_of(TARGET).clock_hz
 MATMUL = task(
     [node("matmul", "i0 c0", "o0")],
     value("i0", (4, 24), "uint8"),
@@ -63,28 +68,44 @@ MATMUL = task(
     ],
 )
 def test_what_instructions_take(code: str, instructions: int, cycles: int) -> None:
-    assert block_cost(bytes.fromhex(code)) == BlockCost(instructions, cycles)
+    assert block_cost(bytes.fromhex(code)) == BlockCost(instructions, cycles, 2)
 
 
+def run(code: str, blocks: list[tuple[Array, int]], timeout_s: float = 1.0) -> list[Counted]:
+    """Code behind the function that is called between kernels."""
+    core = core_of(TARGET)
+    image = linked(_BARE.format(code=",".join(f"0x{b:02x}" for b in bytes.fromhex(code))), core)
+    memory = CoreMemory(core, blocks, range(len(blocks)))
+    sections, left = UnicornEngine().run(core, image, memory, timeout_s)
+    memory.take(left)
+    return list(sections)
+
+
+_BARE = """
+__attribute__((section(".mark"), used)) void mark(void) {{}}
+__attribute__((section(".entry"), used, aligned(4))) const unsigned char entry[] = {{ {code} }};
+"""
+
+
+@needs("cortex-m")
 def test_a_loop_is_counted_turn_by_turn() -> None:
-    """movs r1, #5; subs r1, #1; bne back; bx lr: four taken branches, and the return."""
-    core = SimulatedCore(bytes.fromhex("05210139fdd17047"), [])
-    counted = core.run(1.0)
+    """push {r4, lr}; mov r4, r1; blx r4; movs r1, #5; subs r1, #1; bne back; blx r4; pop: four
+    taken branches, and a call, which refills."""
+    before, counted = run("10b50c46a04705210139fdd1a04710bd", [])
     assert counted.instructions == 1 + 5 * 2 + 1
-    assert counted.cycles == counted.instructions + 4 * 2 + 2  # what begins refills, too
+    assert counted.cycles == counted.instructions + 4 * 2 + 2
+    assert before.instructions == 3
 
 
+@needs("cortex-m")
 def test_code_that_never_ends_or_touches_what_is_not_there_is_stopped() -> None:
     with pytest.raises(TimeoutError, match=r"no end after 0\.2 s"):
-        SimulatedCore(bytes.fromhex("fee7"), []).run(0.2)
+        run("fee7", [], 0.2)
     with pytest.raises(DeviceError, match="the simulated processor stopped at 0x8"):
-        SimulatedCore(bytes.fromhex("00de"), []).run(1.0)
+        run("00de", [])
     block = np.zeros(64, np.uint8)
-    stray = bytes.fromhex("00680022c0f88020c0f80020c0f80021c0f8002fc0f800247047")
-    core = SimulatedCore(stray, [(block, 0)])
-    core.run(1.0)  # within the page of the block
-    core.read()
-    assert not block.any()
+    run("00680022c0f88020c0f80020c0f80021c0f8002fc0f800247047", [(block, 0)])
+    assert not block.any()  # within the pages of the block
 
 
 def request(made: Task, schedule: Schedule | None = None) -> MeasureRequest:
@@ -97,7 +118,7 @@ def request(made: Task, schedule: Schedule | None = None) -> MeasureRequest:
 
 @needs("cortex-m")
 def test_a_candidate_is_checked_and_takes_the_same_cycles_in_every_run() -> None:
-    executor, asked = SimulatedExecutor(), request(MATMUL)
+    executor, asked = UnicornExecutor(), request(MATMUL)
     built = executor.build(asked)
     first, second = (executor.check_and_time(asked, built) for _ in range(2))
     assert first.status is Status.OK, first.error
@@ -113,10 +134,12 @@ def test_a_candidate_is_checked_and_takes_the_same_cycles_in_every_run() -> None
 
 @needs("cortex-m")
 def test_a_wrong_result_is_found() -> None:
-    executor, asked = SimulatedExecutor(), request(MATMUL)
+    executor, asked = UnicornExecutor(), request(MATMUL)
     other = request(dataclasses.replace(MATMUL, nodes=(*MATMUL.nodes,)), ())
     built = executor.build(asked)
-    broken = dataclasses.replace(built, code=bytes.fromhex("7047") + built.code[2:])
+    core = core_of(TARGET)
+    returns = linked(_BARE.format(code="0x70,0x47"), core)
+    broken = dataclasses.replace(built, code=returns)
     result = executor.check_and_time(other, broken)
     assert (result.status, result.times_s) == (Status.WRONG_RESULT, ())
 

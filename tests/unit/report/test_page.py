@@ -18,7 +18,7 @@ from autotune.report.elements import seconds
 from autotune.report.facts import Facts
 from autotune.report.page import page
 from tests.needs import program, require
-from tests.unit.report.samples import ERROR, facts, timed, untimed
+from tests.unit.report.samples import ERROR, facts, latency, timed, untimed
 from tests.unit.tuner.fakes import MemoryStore
 from tests.unit.tuner.synthetic import PROFILE, TARGET
 
@@ -70,6 +70,13 @@ def test_measured_latencies_come_first_where_there_are_any() -> None:
     assert re.search("<b>11.1 ms</b>end to end before.*<b>8.6 ms</b>end to end after", text_of())
     assert "4.3 ms to 17.2 ms" in text_of()
     assert "The whole model was not measured" not in text_of()
+
+
+def test_runs_on_boards_have_a_table_where_there_are_any() -> None:
+    run = dataclasses.replace(latency("board"), before=(), target_key="cpu-aarch64-v128")
+    text = page(dataclasses.replace(untimed(), boards=(run,)))
+    assert re.search("<h2>On boards</h2>.*board.*cpu-aarch64-v128.*8.6 ms", text, re.DOTALL)
+    assert "The whole model was not measured" in text
 
 
 def test_threads_move_as_many_times_the_bytes() -> None:

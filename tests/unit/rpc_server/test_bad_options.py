@@ -24,6 +24,7 @@ BAD: dict[str, dict[str, list[str]]] = {
         "--target": ["no-such-target", "/nowhere.toml"],
         "--threads": ["0", "-1", "1e300", "x", "9" * 30],
         "--simulator": ["no-such-simulator", "unicorn"],  # the target is this host
+        "--serial": ["/nowhere", "/nowhere,0", ",115200", "a\nb"],  # here, too
         "--cores": ["x", "0-99999", "-1", "1-0"],
         "--certs": ["/nowhere"],
         "--memory-mib": ["-5", "0.5", "1e300", "9" * 30, "63"],

@@ -11,8 +11,12 @@ import pytest
 
 import autotune
 from autotune.cli import execute
+from autotune.db.latencies import kept, model_key, on_boards
+from autotune.db.store import TuningLog
 from autotune.errors import DeviceError
+from autotune.frontend import load_model
 from autotune.graph.feeds import random_feeds
+from autotune.graph.pipeline import optimize
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.runtime.dense import dense_bytes
 from autotune.runtime.image_file import image_bytes
@@ -23,6 +27,7 @@ from rpc_server.wire import models as wire
 from rpc_server.wire.checks import WireError
 from rpc_server.wire.link import LinkLostError
 from rpc_server.wire.models import PART_BYTES, FilePart
+from tests.needs import needs
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.farms import running_farm
 
@@ -60,6 +65,40 @@ def test_it_is_timed_whole_and_by_kernel_and_sent_once(
     assert "median of 5 runs" in said[0]
     assert "max_pool2d" in said[0]
     assert "nothing sent, it had the model" in said[1]
+
+
+def test_the_log_keeps_what_a_board_took_where_one_is_named(
+    board: BoardProcess, tmp_path: Path, capsys: Captured
+) -> None:
+    log, words = tmp_path / "log.db", ["bench", "zoo:tiny", "--device", board.url]
+    assert execute([*words, "--repeats", "4", "--log", str(log)]) == 0
+    key = model_key(optimize(load_model("zoo:tiny")))
+    with TuningLog(log, read_only=True) as read:
+        (found,) = on_boards(read, key, "another")
+        assert on_boards(read, "another", "zoo:tiny") == [found]
+        assert kept(read, key, found.target_key) == []  # before and after tuning it is nothing
+    assert (found.before, len(found.after), found.before_s) == ((), 4, None)
+    assert found.kernels_after_s
+    assert "median of 4 runs" in capsys.readouterr().out
+
+
+@needs("opencl")
+@pytest.mark.slow  # the driver compiles for minutes beside other load
+def test_a_board_of_opencl_runs_whole_models(tmp_path: Path, capsys: Captured) -> None:
+    with BoardProcess(
+        executor=DEFAULT_EXECUTOR, options=("--accept-objects", "--target", "opencl")
+    ) as process:
+        words = ["--device", process.url, "--log", str(tmp_path / "log.db")]
+        assert execute(["run", "zoo:tiny", "--random", *words[:2], "-o", str(tmp_path / "y")]) == 0
+        assert execute(["bench", "zoo:tiny", "--repeats", "3", *words]) == 0
+    assert "median of 3 runs" in capsys.readouterr().out
+    with TuningLog(tmp_path / "log.db", read_only=True) as read:
+        (found,) = on_boards(read, "", "zoo:tiny")
+    assert found.target_key.startswith("opencl")
+    model = autotune.compile("zoo:tiny")
+    expected = model.run(random_feeds(model.inputs, 0))["y"]
+    (file,) = tmp_path.glob("y*")
+    np.testing.assert_allclose(np.load(file)["y"], expected, rtol=1e-3, atol=1e-5)
 
 
 def test_code_that_crashes_ends_the_run_and_not_the_board(board: BoardProcess) -> None:

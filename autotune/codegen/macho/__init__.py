@@ -1,0 +1,1 @@
+"""Mach-O, the format of objects on Apple's systems."""
