@@ -88,7 +88,7 @@ class Regions:
         return Application(term.op, tuple(args), term.attrs)
 
     def _convolution(self, term: Application, region: Region) -> Application:
-        """Of an image, what windows reach; zeros around only where they reach beyond it."""
+        """Windows of a part of the image; zeros around only where they reach beyond it."""
         x, k = term.args
         (_, *extents, depth), window = self.shape(x), self.shape(k)
         attrs = self.attributes(term)
