@@ -1,4 +1,4 @@
-"""Where a rewrite that is right on a box of the result is right, by few places of large images.
+"""The box in which a rewrite that is right there alone is right, by few places of large images.
 
 In: a rewrite with a box. Out: the largest box, or that the one it says is right there. Both sides
 are multilinear in their values: two such sums of products that agree for random values agree for
