@@ -136,7 +136,7 @@ def test_cached_data_is_bounded() -> None:
     executor = NativeExecutor(cache_bytes=100_000)
     for size in range(60, 70):
         executor._cases.of(request(tasks.matmul(size, size, size)))
-    kept = executor._cases.values()
+    kept = executor._cases._cases.values()
     assert 1 <= len(kept) < 10
     assert sum(c.nbytes() for c in kept) <= 100_000
 
