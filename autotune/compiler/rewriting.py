@@ -35,7 +35,7 @@ def rewriting(
     found = wanted(rewrites)
     if target.accuracy != "normal":
         found = tuple(r for r in found if r.exact)
-    costs = Costs(target, measured_in(log, target))
+    costs = Costs(target, measured_in(log, target) if log is not None else None)
     seconds = TIME_S if time_s is None else time_s
 
     def rewrite(graph: Graph) -> Found:

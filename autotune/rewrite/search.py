@@ -117,7 +117,7 @@ def search(
     on the search ends as if its time were over."""
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
         return Found(graph=graph)
-    estimate = MatchEstimate(costs.machine)
+    estimate = MatchEstimate(costs.machine, merges=costs.measures)
     less, taken = settled(graph, rewrites)
     if not taken and next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
@@ -126,7 +126,7 @@ def search(
     ends_s = clock() + time_s
     seen = {_digest(graph)}
     ahead = _reached(first, first, less, taken, costs=costs, seen=seen) if taken else None
-    best = ahead if ahead is not None and ahead.gain_s > 0.0 else first
+    best = ahead if ahead is not None and _no_worse(first, ahead) else first
     beam, promising = [best], _foremost([best])
     complete = True
     for _ in range(_DEPTH):
@@ -155,6 +155,12 @@ def search(
 def width_for(time_s: float) -> int:
     """Graphs of as many steps that are gone on from in a search of so many seconds."""
     return min(_WIDEST, _WIDTH * max(1, int(time_s / TIME_S)))
+
+
+def _no_worse(first: _State, ahead: _State) -> bool:
+    """Whether steps that are never more work gain, or leave operators out and lose nothing."""
+    fewer = ahead.gain_s == 0.0 and fewer_of_the_same(first.graph, ahead.graph)
+    return ahead.gain_s > 0.0 or fewer
 
 
 def _worth(state: _State) -> float:

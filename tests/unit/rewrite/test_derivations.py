@@ -46,6 +46,9 @@ WRONG = {
         "merge-products", "starts=(*z, 0, i), steps=(*v, 1, 1), stops=(*s, m, i + j)",
         "starts=(*z, 0, i - 1), steps=(*v, 1, 1), stops=(*s, m, i + j - 1)",
     ),
+    "too-large-a-box": (
+        "fold-pointwise-before-convolution-with-bias", "box (0, y, z, 0)", "box (0, 0, z, 0)",
+    ),
     "joined-in-another-order": ("merge-products", "concat(a, b, axis=1)", "concat(b, a, axis=1)"),
 }  # fmt: skip
 """Of a rewrite that ships, what is changed, and to what; most of these are right at some sizes."""
@@ -80,7 +83,7 @@ def test_a_property_is_what_numpy_computes(given: Rewrite) -> None:
 
 @pytest.mark.parametrize("rewrite", shipped()[::9], ids=lambda r: r.name)
 def test_what_ships_follows_from_properties(rewrite: Rewrite) -> None:
-    assert DERIVER.derive(rewrite).rounds > 0
+    assert str(DERIVER.derive(rewrite)).startswith(f"{rewrite.name}: ")
 
 
 @pytest.mark.slow
