@@ -1,6 +1,7 @@
 """Nodes without a kernel of ours, run by somebody else's. In: a part of a model, and what it is
 given. Out: what it gives: by ONNX Runtime where that is installed and knows the part, else by the
-reference evaluator of the onnx package, which knows the whole standard and is slow.
+reference evaluator of the onnx package, which knows the whole standard and is slow. Numbers that a
+seed decides are that one's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import contextlib
 import importlib.util
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,17 +32,19 @@ _SHORT_FLOATS = {
 """Element types that ONNX Runtime gives as their bits."""
 
 
-def evaluator_name() -> str:
-    """Name of the evaluator that runs foreign nodes on this machine, if it knows them."""
-    return RUNTIME if importlib.util.find_spec("onnxruntime") else REFERENCE
+def evaluator_name(nodes: Iterable[onnx.NodeProto]) -> str:
+    """Name of the evaluator that runs these foreign nodes on this machine, if it knows them."""
+    there = importlib.util.find_spec("onnxruntime") is not None
+    return RUNTIME if there and not _are_seeded(nodes) else REFERENCE
 
 
 def evaluator(part: onnx.ModelProto, feeds: Mapping[str, Any]) -> tuple[str, Call]:
     """(who runs the part, a function that does). Raises UnsupportedOpError where nobody can."""
-    reasons = []
-    for name, make in ((RUNTIME, _runtime), (REFERENCE, _reference)):
-        if name == RUNTIME and evaluator_name() != RUNTIME:
-            continue
+    reasons, others = [], [(REFERENCE, _reference)]
+    if importlib.util.find_spec("onnxruntime"):
+        seeded = _are_seeded(part.graph.node)
+        others.insert(1 if seeded else 0, (RUNTIME, _runtime))
+    for name, make in others:
         try:
             call = make(part)
             call(feeds)
@@ -86,6 +89,12 @@ def _runtime(part: onnx.ModelProto) -> Call:
 def _holds_graphs(part: onnx.ModelProto) -> bool:
     """Whether a node has a body, which may run for ever."""
     return any(a.type == onnx.AttributeProto.GRAPH for n in part.graph.node for a in n.attribute)
+
+
+def _are_seeded(nodes: Iterable[onnx.NodeProto]) -> bool:
+    """Whether one draws numbers that a seed decides: who wrote the standard draws those that it
+    has as examples, and the same in every run."""
+    return any(a.name == "seed" for node in nodes for a in node.attribute)
 
 
 def _at_once(run: Callable[[Any], Any], how: Any) -> Any:

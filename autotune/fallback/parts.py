@@ -242,7 +242,7 @@ class ForeignPart:
         kinds = tuple((name, _kind(value)) for name, value in feeds.items())
         if kinds not in self._calls:
             who, self._calls[kinds] = foreign.evaluator(self._declared(feeds, given), feeds)
-            if who != foreign.evaluator_name():
+            if who != foreign.evaluator_name(self._stage.nodes):
                 self._tell(told(self._stage, who))
         return dict(zip(self._stage.outputs, self._calls[kinds](feeds), strict=True))
 

@@ -122,7 +122,7 @@ class StagedGraph:
         self.parts = tuple(map(self._part, stages))
         for stage in stages:
             if stage.kind == "foreign":
-                self._how.tell(told(stage, foreign.evaluator_name()))
+                self._how.tell(told(stage, foreign.evaluator_name(stage.nodes)))
 
     def _part(self, stage: Stage) -> Part:
         if stage.kind == "control":

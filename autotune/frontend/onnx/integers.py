@@ -1,9 +1,4 @@
-"""Products of bytes for the importers of quantized operators.
-
-Products of bytes stay products of bytes: signed data are moved up by 128, zero points go into
-constants, and what is left is uint8 times int8. Weights that do not fit in int8 without their zero
-point are moved, and sums of the data, times how far, are added.
-"""
+"""Products of bytes for the importers of quantized operators: matrix products, convolutions."""
 
 from __future__ import annotations
 
@@ -14,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
+from autotune.frontend.byte_sums import ByteSums, moved_weights
 from autotune.frontend.onnx.context import NodeContext
 from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.volume import VolumeWindow, convolution
@@ -26,26 +22,15 @@ _TOGETHER = 4
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Sums of (x - x_zero) * (w - w_zero) in int32."""
+class Sums(ByteSums):
+    """The same, also of convolutions, and where weights are known to a run only."""
 
     n: NodeContext
-    x: str
-    x_zero: str | None
-    w: str
-    w_zero: str | None
 
     def of_matmul(self) -> str:
         if self.n.known(self.w) is None:
             return self._rounded(self.n.op("matmul", *self._wide(self.n.shape(self.x)[-1])))
-        n, whole, (data, _) = self.n, self._weights(), self._unsigned()
-        shift = _shift(whole, tuple(range(whole.ndim - 1)))
-        total = n.op("matmul", data, n.constant(whole - shift, "int8"))
-        if shift.any():
-            wide = n.cast(data, "int32")
-            rows = n.op("reduce_sum", wide, axes=(n.rank(wide) - 1,), keepdims=True)
-            total = n.op("add", total, n.op("mul", rows, n.constant(shift.reshape(-1), "int32")))
-        return self._without_zero(total, whole)
+        return super().of_matmul()
 
     def _wide(self, terms: int) -> list[str]:
         """Data and weights as floats, in which sums of so many products are exact. A zero point
@@ -70,11 +55,11 @@ class Sums:
         if self.n.known(self.w) is None:
             wide = self._wide(math.prod(self.n.shape(self.w)[1:]))
             return self._rounded(convolution(self.n, *conv_operands(self.n, *wide)))
-        n, (x, _) = self.n, self._unsigned()
+        n, (x, _) = self.n, self.unsigned()
         image, _, window, groups = conv_operands(n, x, self.w)
         if n.rank(image) != 4:
             raise UnsupportedOpError("quantized convolutions over volumes are not supported")
-        weights = self._weights(first_axis=True)
+        weights = self.weights(first_axis=True)
         if len(n.shape(self.w)) == 3:
             weights = weights[:, :, None]
         weights = np.ascontiguousarray(weights.transpose(2, 3, 1, 0))
@@ -88,15 +73,15 @@ class Sums:
             image = n.op("pad", image, pads=widths, value=float(zero or 0))
             weights = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
             window = dataclasses.replace(window, pads=(0, 0, 0, 0))
-        shift = _shift(weights, (0, 1, 2))
+        shift = moved_weights(weights, (0, 1, 2))
         total = convolution(n, image, n.constant(weights - shift, "int8"), window, groups)
         if shift.any():
             ones = n.constant(np.ones((*weights.shape[:3], groups)), "int8")
             seen = self._per_output(convolution(n, image, ones, window, groups), total)
             total = n.op("add", total, n.op("mul", seen, n.constant(shift.reshape(-1), "int32")))
         if zero is not None:
-            return self._without_zero(total, weights)
-        return self._without_zero(total, weights, _inside(weights, inner, n.shape(total), given))
+            return self.without_zero(total, weights)
+        return self.without_zero(total, weights, _inside(weights, inner, n.shape(total), given))
 
     def _per_output(self, x: str, like: str) -> str:
         """What every group of channels has, for each of its outputs."""
@@ -108,50 +93,14 @@ class Sums:
         many = n.op("expand", apart, shape=(*n.shape(x), outputs // groups))
         return n.reshape(many, n.shape(like))
 
-    def _without_zero(self, total: str, weights: Array, seen: Array | None = None) -> str:
-        """The sums less what the data's zero point adds to them; `seen`: the weights that do not
-        lie on padding of nothing, added up per output."""
-        n, (_, moved) = self.n, self._unsigned()
-        axes = tuple(range(weights.ndim - 1)) if weights.ndim == 4 else (weights.ndim - 2,)
-        ones = weights.astype(np.int64).sum(axis=axes, keepdims=weights.ndim not in (2, 4))
-        if self.x_zero is None and not moved:
-            return total
-        if seen is not None:
-            ones = seen
-        zero = n.like(moved, total)
-        if self.x_zero is not None:
-            zero = n.op("add", n.cast(n.reshape(self.x_zero, ()), "int32"), zero)
-        return n.op("sub", total, n.op("mul", n.constant(ones, "int32"), zero))
-
-    def _unsigned(self) -> tuple[str, int]:
-        """(the data as uint8, how far they were moved up for that)."""
-        n = self.n
-        if n.dtype(self.x) == "uint8":
-            return self.x, 0
-        if n.dtype(self.x) != "int8":
-            raise UnsupportedOpError(f"data of {n.dtype(self.x)} are not supported; use uint8")
-        wide = n.cast(self.x, "int32")
-        return n.op("to_uint8", n.op("add", wide, n.like(128, wide))), 128
-
     def _known_zero(self) -> int | None:
         """The data's zero point, as uint8; None where only a run knows it."""
         if self.x_zero is None:
-            return self._unsigned()[1]
+            return self.unsigned()[1]
         array = self.n.known(self.x_zero)
         if array is None:
             return None
-        return int(array.reshape(-1)[0]) + self._unsigned()[1]
-
-    def _weights(self, first_axis: bool = False) -> Array:
-        """The weights less their zero points: one for all, or one per element of the last axis
-        (or the first one)."""
-        array = self.n.known(self.w)
-        zero = np.zeros(1, np.int8) if self.w_zero is None else self.n.known(self.w_zero)
-        if array is None or zero is None:
-            raise UnsupportedOpError("the weights must be constant; fold the model's constants")
-        if zero.size > 1 and first_axis:
-            zero = zero.reshape(-1, *[1] * (array.ndim - 1))
-        return np.asarray(array.astype(np.int32) - zero.astype(np.int32))
+        return int(array.reshape(-1)[0]) + self.unsigned()[1]
 
 
 def _inside(
@@ -167,10 +116,3 @@ def _inside(
     sums = weights.astype(np.int64).sum(axis=2)
     rows, columns = (m.astype(np.int64) for m in lie)
     return np.asarray(np.einsum("yr,xc,rco->yxo", rows, columns, sums)[None])
-
-
-def _shift(weights: Array, axes: tuple[int, ...]) -> Array:
-    """What is taken from the weights of each output so that they fit in int8: nothing where they
-    do, 128 less the zero point where that is far from the middle. [1, ..., outputs]"""
-    least, most = (f(axis=axes, keepdims=True) for f in (weights.min, weights.max))
-    return np.asarray(np.where(least < -128, least + 128, np.maximum(most - 127, 0)))

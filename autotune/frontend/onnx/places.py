@@ -45,7 +45,7 @@ def gather_nd(n: NodeContext) -> str:
 
 @importer("NonZero")
 def non_zero(n: NodeContext) -> str:
-    return n.constant(np.stack(np.nonzero(_shaping(n, 0))), "int64")
+    return n.constant(np.stack(np.nonzero(np.atleast_1d(_shaping(n, 0)))), "int64")
 
 
 @importer("Compress")

@@ -134,6 +134,10 @@ class AtenCall(Assembler):
         found = dict(zip(places, self._node.args, strict=False)) | self._node.kwargs
         return found.get(name) if isinstance(found.get(name), fx.Node) else None
 
+    def made_by(self, node: Any) -> Any:
+        """What a node gives: the name of a value, a number, or None where it is not there."""
+        return self._values.get(node) if isinstance(node, fx.Node) else node
+
     def array_of(self, node: Any) -> Array | None:
         """The array of a node that is constant, else None."""
         value = self._values.get(node)

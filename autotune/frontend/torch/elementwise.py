@@ -356,7 +356,7 @@ def add_combined(n: AtenCall) -> str:
     return n.op("add", x, n.op("mul", term, n.like(n.arg("value", 1), term)))
 
 
-@aten("_to_copy", "to")
+@aten("_to_copy", "to", "prims.convert_element_type")
 def to_copy(n: AtenCall) -> str:
     return n.as_made("self")
 

@@ -17,6 +17,7 @@ from autotune.frontend.byte_numbers import (
     constant_numbers,
     snapped_numbers,
 )
+from autotune.frontend.torch.byte_products import as_bytes_by, numbers_by, scaled_sums
 from autotune.frontend.torch.context import AtenCall, aten
 from autotune.frontend.torch.dtypes import graph_dtype
 from autotune.frontend.weight_blocks import is_few, times_blocks
@@ -25,6 +26,8 @@ from autotune.types import Array
 
 @aten("quantized_decomposed.quantize_per_tensor")
 def quantize(n: AtenCall) -> str:
+    if not _is_known(n):
+        return as_bytes_by(n)
     steps = _steps(n)
     if steps.dtype not in MOVED:
         raise UnsupportedOpError(f"quantizing to {steps.dtype}: not supported; use uint8 or int8")
@@ -38,6 +41,8 @@ def quantize(n: AtenCall) -> str:
 
 @aten("quantized_decomposed.dequantize_per_tensor")
 def dequantize(n: AtenCall) -> str:
+    if not _is_known(n):
+        return numbers_by(n)
     steps, value = _steps(n), n.value("input")
     numbers, whole = snapped_numbers(n, value, steps), n.known(value)
     if numbers is not None:
@@ -58,6 +63,12 @@ def dequantize_channels(n: AtenCall) -> str:
     return constant_numbers(n, whole, scale, zero, n.axis("axis", whole.ndim))
 
 
+def _is_known(n: AtenCall) -> bool:
+    """Whether step and zero are numbers, or tensors of one that are constant."""
+    given = (n.given(name) for name in ("scale", "zero_point"))
+    return all(not isinstance(g, str) or n.known(g) is not None for g in given)
+
+
 def _steps(n: AtenCall) -> ByteSteps:
     """What a call says of its bytes."""
     scale, zero = (_number(n, name) for name in ("scale", "zero_point"))
@@ -76,10 +87,13 @@ def _number(n: AtenCall, name: str) -> Any:
 
 
 def of_bytes(n: AtenCall, x: str, name: str) -> str | None:
-    """`x` times the weights that an argument is, where these are widened bytes, or counts of steps
-    for blocks, and so few rows are multiplied that reading them is most of the time; None where
-    not."""
+    """`x` times the weights that an argument is, where both are bytes, or where the weights are
+    widened bytes, or counts of steps for blocks, and so few rows are multiplied that reading them
+    is most of the time; None where not."""
     node = n.node_of(name)
+    data = next(a for a in ("mat1", "batch1", "self") if n.has(a))
+    if (sums := scaled_sums(n, x, data, name)) is not None:
+        return sums
     if node is None or not is_few(n, x):
         return None
     bytes_ = _widened(n, node)

@@ -153,3 +153,19 @@ def test_short_types_come_from_others_as_what_they_are(kind: str) -> None:
     expected = values.astype(helper.tensor_dtype_to_np_dtype(number))
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+
+
+@pytest.mark.filterwarnings("ignore::autotune.errors.FallbackWarning")
+def test_what_a_seed_decides_is_the_standard_s_and_the_same_in_every_run() -> None:
+    given = {"share": np.array(0.5, np.float32), "on": np.array(True)}
+    constants = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(value))
+        for name, value in given.items()
+    ]
+    drop = helper.make_node("Dropout", ["x", "share", "on"], ["y"], seed=3)
+    inputs = {"x": (TensorProto.FLOAT, (3, 4))}
+    kept = np.random.RandomState(3).uniform(0, 1, X.shape) >= 0.5
+    with compiled(built([*constants, drop], inputs, ["y"])) as model:
+        for _ in range(2):
+            np.testing.assert_array_equal(model.run({"x": X})["y"], X * kept * 2)
+        assert model.notes == ("1 node of 'Dropout' runs in the reference evaluator of onnx",)

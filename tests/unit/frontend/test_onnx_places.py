@@ -42,7 +42,7 @@ def test_rows_turned_around() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("largest", [0, 1])
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("k", [0, 1, 3])
 def test_top_k(axis: int, largest: int, k: int) -> None:
     attrs = {"axis": axis, "largest": largest}
     check(node_model("TopK", FEEDS, [ints(k)], outputs=2, **attrs), FEEDS)
@@ -204,3 +204,10 @@ def test_truth_values_join(how: str) -> None:
     model = nodes_model([nodes], {"x": x, "u": updates}, tensors, ["y"], 18)
     (got,) = autotune.compile(model).run({"x": x, "u": updates}).values()
     np.testing.assert_array_equal(got, joined)
+
+
+@pytest.mark.parametrize("number", [0.0, 2.0])
+def test_the_places_of_a_number(number: float) -> None:
+    """One coordinate, as ONNX Runtime has it."""
+    with autotune.compile(node_model("NonZero", {}, [np.array(number, np.float32)])) as model:
+        assert [array.tolist() for array in model.run({}).values()] == [[[0]] if number else [[]]]

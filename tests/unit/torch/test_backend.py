@@ -73,17 +73,16 @@ def test_an_operator_that_gives_another_type_than_is_recorded_of_it(compiled: Co
 
 def test_a_graph_of_pytorch_alone_runs_as_it_was_recorded() -> None:
     """Nothing is around it: a call of a small graph takes some 20 microseconds."""
-    table = torch.randn(3000, 64)
+    rows = torch.randn(2, 8)
     seen: list[Any] = []
 
     def watching(module: torch.fx.GraphModule, inputs: Any) -> Any:
         seen.append((backend(module, inputs, options={"machine": "nominal"}), module.forward))
         return module.forward
 
-    places = torch.arange(5)
     with torch.no_grad():
-        found = torch.compile(lambda i: table[i], backend=watching)(places)
-    same(found, table[places])
+        found = torch.compile(lambda x: x.softmax(1), backend=watching)(rows)
+    same(found, rows.softmax(1))
     ((left, recorded),) = seen
     assert left == recorded
 

@@ -76,3 +76,30 @@ def test_weights_of_few_bits_stay_bytes_where_rows_are_few(bits: int, rows: int)
     quantize_(model, Int8WeightOnlyConfig() if bits == 8 else four)
     tasks = checked(model, torch.randn(rows, 64), within=1e-5)
     assert any("int8" in kinds for _, kinds in tasks) == (rows == 1)
+
+
+@pytest.mark.parametrize("leading", [(8,), (2, 5)])
+def test_dynamic_quantization_by_export_runs_on_bytes(leading: tuple[int, ...]) -> None:
+    from torchao.quantization.pt2e import quantize_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).eval()
+    x = torch.randn(*leading, 64)
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(x86.get_default_x86_inductor_quantization_config(is_dynamic=True))
+    observed = quantize_pt2e.prepare_pt2e(exported(model, x).module(), quantizer)
+    observed(x)
+    quantized = quantize_pt2e.convert_pt2e(observed)
+    tasks = checked(quantized, x, within=0.01)
+    products = [kinds for op, kinds in tasks if "matmul" in op]
+    assert len(products) == 2
+    assert all({"uint8", "int8"} <= kinds for kinds in products)
+
+
+def test_rows_quantized_as_they_come_are_multiplied_as_bytes() -> None:
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).eval()
+    quantize_(model, Int8DynamicActivationInt8WeightConfig())
+    tasks = checked(model, torch.randn(8, 64), within=0.01)
+    assert all({"uint8", "int8"} <= kinds for op, kinds in tasks if "matmul" in op)
