@@ -24,7 +24,7 @@ class TuneOptions:
 
     target: Target
     limits: Limits = field(default_factory=Limits)
-    strategy: str = "model"
+    strategy: str = "bayesian"
     cost_model: str = "xgb"
     seed: int = 0
     batch: int = 12

@@ -101,7 +101,7 @@ class TuneRequest(CompileRequest):
         "End when the next trials promise less than this share of the model's time.",
     )
     seed: int = option(0, arguments.whole, "Seed of the search and of the cost model.")
-    strategy: str = option("model", _check_strategy, "Name of what proposes candidates.")
+    strategy: str = option("bayesian", _check_strategy, "Name of what proposes candidates.")
     cost_model: str = option("xgb", _check_cost_model, "Name of what ranks candidates.")
     pretrained: str | os.PathLike[str] | None = option(
         None,

@@ -25,6 +25,7 @@ from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.schedule.memory.scope import StoreAt
+from autotune.schedule.memory.split_dimension import SplitDimension
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import ITEM_BYTES, Task
@@ -35,11 +36,10 @@ from search_spaces.builder import (
     nest_loops,
     output_with_sums,
     share,
-    vectorize_loop,
 )
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Constraint, Space
-from search_spaces.windows import peel_borders
+from search_spaces.windows import copies_of, peel_borders
 
 HELD_SHARE = 0.75
 """Share of the vector registers for sums and the rows that windows share (fitted: tiles of 2 x 8
@@ -49,13 +49,16 @@ MOST_WRITTEN_OUT = 64
 LOAD_CYCLES = 1.5
 """Cycles of a vector from anywhere in the first cache (assumed: half of them touch two lines)."""
 STRIDED_CYCLES = 3.0
-"""Cycles of a vector whose lanes lie in steps (assumed)."""
+"""Cycles of a vector whose lanes lie in steps in what is not copied (assumed)."""
 RESULT_CYCLES = 3.0
 """Cycles to begin and to store a vector of results (assumed)."""
 LOOP_CYCLES = 2.0
 """Cycles of an iteration over tiles or over rows of a window (assumed)."""
 COPY_CYCLES = 3.0
 """Cycles of a vector that is copied between zeros (assumed)."""
+MASKED_CYCLES = 0.8
+"""Cycles more of a vector at a row's end that is loaded under a mask (fitted: 7x7 and 3x3 windows
+of 56x56 planes, 5x5 of 14x14, with a copy and without, Zen 4)."""
 
 
 class PlaneWindowsRule(Rule):
@@ -105,7 +108,7 @@ class PlaneWindowsRule(Rule):
             image, plane = nests[pad][:2]
             builder.apply(ComputeAt(buffer=output, at=plane))
             builder.apply(StoreAt(buffer=pad, loop=plane, scope="scratch"))
-            vectorize_loop(builder, nests[pad][-1], lanes_of(task, target), 1)
+            self._copy(builder, task, target, pad, nests[pad][2:])
         self._tile(builder, task, target, (row, column), config)
         for loop, extent, size in self._around(task, target, (row, column), config):
             if pad is not None and not config.number("copy"):
@@ -114,6 +117,25 @@ class PlaneWindowsRule(Rule):
                 builder.apply(Specialize(loop=loop))
         share(builder, target, [image, plane], f"{image}_p")
         return builder.scheduled
+
+    def _copy(
+        self, builder: ScheduleBuilder, task: Task, target: Target, pad: str, loops: list[str]
+    ) -> None:
+        """The copy of a plane; where windows go along rows in steps, columns of one remainder lie
+        side by side in it."""
+        (row, column), stride, along = loops, _windows(task)[1].stride, loops[-1]
+        if stride > 1:
+            along = f"{column}_q"
+            builder.split(column, stride, along, f"{column}_r")
+            builder.apply(Reorder(loops=(f"{column}_r", along)))
+            builder.apply(SplitDimension(buffer=pad, dim=1, factor=stride))
+        lanes = min(lanes_of(task, target), builder.extent(along))
+        builder.split(along, lanes, f"{column}_o", f"{column}_v")
+        peel_borders(builder, f"{column}_o")
+        peel_borders(builder, row)
+        if stride > 1:
+            builder.apply(Unroll(loops=copies_of(builder, f"{column}_r")))
+        builder.apply(Vectorize(loops=copies_of(builder, f"{column}_v")))
 
     def _tile(
         self, builder: ScheduleBuilder, task: Task, target: Target, loops: tuple[str, str],
@@ -206,10 +228,12 @@ class PlaneWindowsRule(Rule):
         images, planes, rows, width = _sums_shape(task)
         down, across = _windows(task)
         lanes = _lanes(task, machine.target)
-        tiles = np.ceil(rows / high) * np.ceil(width / (lanes * vectors))
-        cost = tiles * _tile_cycles(task, machine, vectors, high)
+        high_tiles, wide_tiles = np.ceil(rows / high), np.ceil(width / (lanes * vectors))
+        cost = high_tiles * wide_tiles * _tile_cycles(task, machine, vectors, high)
         copied = COPY_CYCLES * (down.extent * math.ceil(across.extent / lanes))
-        cost = cost + np.where(configs["copy"] == 1, copied, 0.0)
+        ends = high_tiles * np.minimum(wide_tiles, 2) * across.kernel
+        masked = MASKED_CYCLES * ends * _rows_loaded(task, high) if _is_copied(task) else 0.0
+        cost = cost + np.where(configs["copy"] == 1, copied, masked)
         chunks = np.full(len(vectors), float(images * planes))
         peak = max(1, task_flops(task)) / (2 * machine.target.lanes())
         cost = cost * images * planes * busiest_share(chunks, machine.target.threads)
@@ -220,14 +244,22 @@ def _tile_cycles(task: Task, machine: Machine, vectors: Column, high: Column) ->
     """Cycles of a tile of sums: its multiply-adds, or what they load, whichever takes longer."""
     down, across = _windows(task)
     window = down.kernel * across.kernel
-    each = LOAD_CYCLES if across.stride == 1 else STRIDED_CYCLES
-    rows = high * down.kernel
-    if window <= MOST_WRITTEN_OUT and down.dilation == 1:  # rows that windows share, once
-        rows = np.minimum(rows, (high - 1) * down.stride + down.kernel)
-    loads = each * rows * across.kernel * vectors + window
+    apart = across.stride > 1 and not _is_copied(task)
+    each = STRIDED_CYCLES if apart else LOAD_CYCLES
+    loads = each * _rows_loaded(task, high) * across.kernel * vectors + window
     adds = np.maximum(vectors * high, machine.cpu.multiply_adds_in_flight) * window
     loops = LOOP_CYCLES * (1 if window <= MOST_WRITTEN_OUT else down.kernel)
     return np.asarray(np.maximum(loads, adds) + vectors * high * RESULT_CYCLES + loops)
+
+
+def _rows_loaded(task: Task, high: Column) -> Column:
+    """Rows of a plane that a tile loads: those that windows share once, where they are written
+    out."""
+    down, across = _windows(task)
+    rows = high * down.kernel
+    if down.kernel * across.kernel <= MOST_WRITTEN_OUT and down.dilation == 1:
+        rows = np.minimum(rows, (high - 1) * down.stride + down.kernel)
+    return np.asarray(rows)
 
 
 def _is_copied(task: Task) -> bool:

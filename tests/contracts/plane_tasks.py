@@ -44,6 +44,7 @@ def planes(window: int, stride: int, pad: int, width: int) -> Task:
 PLANES = {
     "windows of planes": planes(3, 1, 1, 37),
     "windows of planes, strided": planes(5, 2, 2, 43),
+    "windows of planes, far apart": planes(3, 3, 1, 100),
     "windows of planes without zeros": planes(3, 1, 0, 19),
     "large windows of planes": planes(9, 1, 4, 21),
 }

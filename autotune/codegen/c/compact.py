@@ -30,6 +30,7 @@ from autotune.codegen.c.compact_values import (
 from autotune.codegen.c.dialect import Dialect
 from autotune.codegen.c.dot_match import tile_of
 from autotune.codegen.c.statement import CStatementWriter
+from autotune.codegen.c.vector_tile import INTRINSICS, VECTORS, vector_lines
 from autotune.codegen.expression import Val
 from autotune.program import ir
 from autotune.program.rewrite import accesses_of
@@ -42,6 +43,8 @@ OUTLINED_CALLS = 8
 instructions as three or four of them."""
 DSP = "+dsp"
 """LLVM's name for instructions on halves and quarters of words (Armv7E-M, Armv8-M)."""
+MVE = "+mve"
+"""LLVM's name for vectors of the M profile (Helium)."""
 _EXTENDED = {"uint8": "__uxtb16", "int8": "__sxtb16"}
 """ACLE's functions that widen bytes 0 and 2 of a word."""
 _DOT_BYTES = 4
@@ -74,7 +77,7 @@ class CompactWriter(CStatementWriter):
         super().__init__(dialect, program)
         self.target = target
         self._has_dsp = DSP in target.features.split(",")
-        self._constants = {p.name for p in program.params if p.constant}
+        self._has_vectors = MVE in target.features.split(",")
         self._shared: dict[str, str] | None = None
         """What has been loaded of constants for the stores that are being written, by its text."""
         self._shared_depth = self._in_select = 0
@@ -101,7 +104,7 @@ class CompactWriter(CStatementWriter):
         elif self._shared is None and _only_stores(loop):
             with self.block(""):
                 self._shared, self._shared_depth = {}, self.depth
-                super().loop(_by_constants(loop, self._constants))
+                super().loop(_by_constants(loop, self.constants))
                 self._shared = None
         else:
             super().loop(loop)
@@ -126,15 +129,22 @@ class CompactWriter(CStatementWriter):
         tile = tile_of(self, loop) if loop.kind == "serial" else None
         window = self._window(loop) if tile is None and self._held else None
         lines = tile.lines() if tile else None
+        vectors = vector_lines(tile) if tile and self._has_vectors else None
         if window and self._held and window.weights == self._held[0]:
             columns = column_tile_of(self, window, self._held[1])
             lines = columns.lines() if columns else None
-        if lines is None:
+        forms = [(VECTORS, vectors), (_ASSEMBLER, lines)]
+        written = [(condition, form) for condition, form in forms if form is not None]
+        if not written:
             return False
         self.helpers.type("uint32")
-        self.lines.append(_ASSEMBLER)
-        for line in lines:
-            self.line(line)
+        if vectors is not None:
+            self.helpers.type("int32")
+            self.helpers.written(INTRINSICS, INTRINSICS)
+        for number, (condition, form) in enumerate(written):
+            self.lines.append(condition.replace("#if", "#elif") if number else condition)
+            for line in form:
+                self.line(line)
         self.lines.append("#else")
         self._in_plain = True
         self.loop(loop)
@@ -154,7 +164,7 @@ class CompactWriter(CStatementWriter):
         inside = {x.var for x in ir.walk((loop,)) if isinstance(x, ir.For) and x.extent > 1}
         for stmt in ir.walk(loop.body):
             window = self._window(stmt)
-            if window is None or window.weights.buffer not in self._constants:
+            if window is None or window.weights.buffer not in self.constants:
                 continue
             read = {v for i in window.weights.indices for v in i.vars()}
             if read & inside == {x.var for x in window.over}:
@@ -173,7 +183,7 @@ class CompactWriter(CStatementWriter):
             return super(CompactWriter, self).load(window.weights).text
 
         values = held.values(weight)
-        loads = invariant_loads(loop, list(self._constants))
+        loads = invariant_loads(loop, list(self.constants))
         kept = [super(CompactWriter, self).load(x) for x in loads]
         self.env.clear()
         self.env.update(env)
@@ -256,10 +266,10 @@ class CompactWriter(CStatementWriter):
         """An element; of a constant, a variable that has it already, as a store into bytes could
         change anything for a compiler."""
         now, buffer = super().load(value), self.buffers[value.buffer]
-        if now.text in self._kept and buffer.name in self._constants:
+        if now.text in self._kept and buffer.name in self.constants:
             return Val(self._kept[now.text], now.dtype, 1)
         shared = self._shared
-        if shared is None or buffer.name not in self._constants or self._in_select:
+        if shared is None or buffer.name not in self.constants or self._in_select:
             return now
         if now.lanes > 1 or now.dtype == "bool" or self.depth != self._shared_depth:
             return now

@@ -144,12 +144,14 @@ def _side(
     if any(p.terms != first.terms for p in places):
         return None
     offsets = sorted({p.const for p in places})
+    multiples = (*(factor for _, factor in first.terms), *offsets, step)
     side = Side(
         pointer=writer.place(buffer, CLinear(first.terms, offsets[0])),
         kind=writer.helpers.type(buffer.dtype),
         dtype=buffer.dtype,
         offsets=tuple(o - offsets[0] for o in offsets),
         step=step,
+        aligned=load.buffer in writer.constants and all(n % _WORD == 0 for n in multiples),
     )
     return side, [offsets.index(p.const) for p in places]
 

@@ -40,6 +40,8 @@ class Side:
     """Bytes of each row from the first, ascending."""
     step: int
     """Bytes from a word to the next."""
+    aligned: bool = False
+    """Whether every word is known to lie at a multiple of its bytes."""
 
     @property
     def fits(self) -> bool:

@@ -33,6 +33,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
     def __init__(self, dialect: Dialect, program: ir.Program) -> None:
         super().__init__(dialect)
         self.program = program
+        self.constants = {p.name for p in program.params if p.constant}
         self.ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         self.lines: list[str] = []
         self.depth = 1

@@ -13,7 +13,15 @@ from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import IndexWriter, Lane, Linear, Var
 from autotune.codegen.llvm.lane_run import runs_along
 from autotune.codegen.llvm.text import FunctionText, suffix_text, type_text
-from autotune.codegen.llvm.window import Cover, LaneWindow, cover, lane_indices, picks, window_of
+from autotune.codegen.llvm.window import (
+    Cover,
+    LaneWindow,
+    cover,
+    lane_indices,
+    picks,
+    takes_each_once,
+    window_of,
+)
 from autotune.errors import BuildError
 from autotune.program.ir import Buffer, Index, Load, LoadIndex
 from autotune.types import ITEM_BYTES
@@ -116,19 +124,30 @@ class LoadWriter(IndexWriter):
         return self.text.once(text, text)
 
     def _vector(self, buffer: Buffer, offset: Linear) -> Val:
-        kind = type_text(buffer.dtype, self.lanes, memory=True)
-        pointer, align = self.address(buffer, offset), ITEM_BYTES[buffer.dtype]
-        if self.mask is None:
-            text = f"load {kind}, ptr {pointer}, align {align}"
-        else:
-            name = f"llvm.masked.load.{_memory_suffix(buffer.dtype, self.lanes)}.p0"
-            mask = f"<{self.lanes} x i1>"
-            self.text.declare(name, f"declare {kind} @{name}(ptr, i32, {mask}, {kind})")
-            text = (
-                f"call {kind} @{name}(ptr {pointer}, i32 {align}, {mask} {self.mask}, "
-                f"{kind} zeroinitializer)"
-            )
+        text = self._load_text(buffer, self.address(buffer, offset), self.lanes, self.mask)
         return self._from_memory(self._read(buffer, text), buffer.dtype, self.lanes)
+
+    def _load_text(self, buffer: Buffer, pointer: str, width: int, mask: str | None) -> str:
+        """The load of so many neighbours; zeros where there is a mask that is off."""
+        kind = type_text(buffer.dtype, width, memory=True)
+        align = ITEM_BYTES[buffer.dtype]
+        if mask is None:
+            return f"load {kind}, ptr {pointer}, align {align}"
+        name = f"llvm.masked.load.{_memory_suffix(buffer.dtype, width)}.p0"
+        flags = f"<{width} x i1>"
+        self.text.declare(name, f"declare {kind} @{name}(ptr, i32, {flags}, {kind})")
+        given = f"ptr {pointer}, i32 {align}, {flags} {mask}, {kind} zeroinitializer"
+        return f"call {kind} @{name}({given})"
+
+    def _mask_of(self, number: int, window: LaneWindow, loads: Cover) -> str:
+        """The lanes' mask as one of the elements of a load, which are off where no lane takes
+        them."""
+        lanes = {at: lane for lane, (n, at) in enumerate(picks(window, loads)) if n == number}
+        order = ", ".join(f"i32 {lanes.get(at, self.lanes)}" for at in range(loads.width))
+        kind = f"<{self.lanes} x i1>"
+        both = f"{kind} {self.mask}, {kind} zeroinitializer"
+        text = f"shufflevector {both}, <{loads.width} x i32> <{order}>"
+        return self.text.once(text, text)
 
     def _from_memory(self, name: str, dtype: str, lanes: int) -> Val:
         if dtype == "bool":
@@ -164,11 +183,12 @@ class LoadWriter(IndexWriter):
     def from_window(self, buffer: Buffer, window: LaneWindow, loads: Cover) -> Val:
         """Lanes at constant distances: what covers them is loaded, and shuffled."""
         first, dtype = self.linear(window.first), buffer.dtype
-        kind, align = type_text(dtype, loads.width, memory=True), ITEM_BYTES[dtype]
+        kind = type_text(dtype, loads.width, memory=True)
         parts = []
-        for start in loads.starts:
+        for number, start in enumerate(loads.starts):
             pointer = self.address(buffer, first._replace(const=first.const + start))
-            parts.append(self._read(buffer, f"load {kind}, ptr {pointer}, align {align}"))
+            mask = None if self.mask is None else self._mask_of(number, window, loads)
+            parts.append(self._read(buffer, self._load_text(buffer, pointer, loads.width, mask)))
         if loads.width == 1:
             return self._from_memory(parts[0], dtype, 1)
         order: list[int | None] = [n * loads.width + at for n, at in picks(window, loads)]
@@ -197,9 +217,9 @@ class LoadWriter(IndexWriter):
     def _gather(self, value: Load, buffer: Buffer) -> Val:
         """Lanes that do not lie side by side: those of a window together, others one by one."""
         mask = self.mask
-        window = None if mask else window_of(self.each_lane(self.flat(buffer, value.indices)))
+        window = window_of(self.each_lane(self.flat(buffer, value.indices)))
         loads = cover(window, self.lanes) if window else None
-        if window and loads:
+        if window and loads and (mask is None or takes_each_once(window, loads)):
             return self.from_window(buffer, window, loads)
         out = Val("poison" if mask is None else "zeroinitializer", buffer.dtype, self.lanes)
         places = {} if mask else self._together(value.indices)

@@ -75,3 +75,8 @@ def picks(window: LaneWindow, found: Cover) -> list[tuple[int, int]]:
         load = next(n for n, s in enumerate(found.starts) if s <= distance < s + found.width)
         out.append((load, distance - found.starts[load]))
     return out
+
+
+def takes_each_once(window: LaneWindow, found: Cover) -> bool:
+    """Whether these are vectors of which no two lanes take the same element."""
+    return found.width > 1 and len(set(window.lanes)) == len(window.lanes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.measure.simulator.executor import SimulatedExecutor
+from autotune.measure.simulator.executor import UnicornExecutor
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.types import Task
 from tests.needs import needs
@@ -39,7 +39,7 @@ def run(made: Task, **params: int) -> MeasureResult:
     asked = MeasureRequest(
         task=made, schedule=schedule_of(made, **params), target=TARGET, timing=Timing()
     )
-    executor = SimulatedExecutor()
+    executor = UnicornExecutor()
     return executor.check_and_time(asked, executor.build(asked))
 
 

@@ -13,7 +13,7 @@ from autotune.codegen.c.dot_tile import REGISTERS, DotTile, Side
 from autotune.codegen.c.source import CSource
 from autotune.machine import Machine
 from autotune.measure.build_task import build_task
-from autotune.measure.simulator.executor import SimulatedExecutor
+from autotune.measure.simulator.executor import UnicornExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
 from autotune.schedule import Schedule
 from autotune.target import SOURCE, load_target
@@ -79,7 +79,7 @@ def test_tiles_of_any_shape_are_exact(made: Task, vectors: int, tile_w: int, til
     schedule = schedule_of(made, vectors=vectors, tile_w=tile_w, tile_h=tile_h)
     assert "smlad %[s0_0]" in text_of(made, schedule)
     asked = MeasureRequest(task=made, schedule=schedule, target=TARGET, timing=Timing())
-    executor = SimulatedExecutor()
+    executor = UnicornExecutor()
     result = executor.check_and_time(asked, executor.build(asked))
     assert (result.status, result.error) == (Status.OK, "")
     assert result.max_error == 0
@@ -91,7 +91,7 @@ def test_a_product_takes_less_than_two_instructions() -> None:
     asked = MeasureRequest(
         task=POINTWISE, schedule=schedule_of(POINTWISE), target=TARGET, timing=Timing()
     )
-    executor = SimulatedExecutor()
+    executor = UnicornExecutor()
     result = executor.check_and_time(asked, executor.build(asked))
     products = 6 * 8 * 8 * 64
     assert float(result.conditions.split()[-2]) < 1.75 * products
