@@ -5,9 +5,9 @@ ONNX Runtime and the reference evaluator.
 
 In: seeds. Each seed's model is compiled in one way, drawn or named: a target, threads, an
 accuracy, or schedules that are drawn instead of the defaults. It runs twice, in a process that is
-replaced when it dies or does not answer. Prints a line for each model that gives other values, is
-refused with more than a line, raises what is no error of this project, dies or hangs; then counts.
-Exits with 1 where there was one.
+replaced when it dies or does not answer; seeds at which a judge dies are counted. Prints a line
+for each model that gives other values, is refused with more than a line, raises what is no error
+of this project, dies or hangs; then counts. Exits with 1 where there was one.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ PATIENCE_S = 120.0
 """Of one model; a busy machine takes a few seconds for one."""
 TOLERANCE = {"bf16": 0.06, "int8": 0.3}
 """Of the largest value, beside what the model's own rounding gives; otherwise 2e-5."""
+DRAWN, UNDRAWN = "drawn", "not drawn"
+"""What a worker tells when it has a model, and a seed whose model one of the judges cannot run:
+they end the process at some operands, or ask for more memory than there is."""
+FINE = {"right", "refused", UNDRAWN}
 Runs = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 
@@ -70,9 +74,8 @@ WAYS: dict[str, Callable[[WildModel, int], Runs]] = {
 }
 
 
-def verdict(seed: int, way: str) -> tuple[str, str]:
+def verdict(wild: WildModel, seed: int, way: str) -> tuple[str, str]:
     """(kind, text): right, or refused in one line, or what is wrong."""
-    wild = wild_model(seed, ACTIONS)
     feeds = {name: np.array(a) for name, a in wild.feeds.items()}
     tolerance = TOLERANCE.get(way, 2e-5)
     try:
@@ -95,7 +98,14 @@ def verdict(seed: int, way: str) -> tuple[str, str]:
 def worker(link: Connection) -> None:
     logging.disable(logging.WARNING)
     while (asked := link.recv()) is not None:
-        link.send(verdict(*asked))
+        seed, way = asked
+        try:
+            wild = wild_model(seed, ACTIONS)
+        except Exception as error:  # more memory than there is, or what a judge makes of it
+            link.send((UNDRAWN, f"{type(error).__name__}: {error}"))
+            continue
+        link.send((DRAWN, ""))
+        link.send(verdict(wild, seed, way))
 
 
 class Workers:
@@ -113,17 +123,20 @@ class Workers:
 
     def ask(self, seed: int, way: str) -> tuple[str, str]:
         self._link.send((seed, way))
+        drawn = False
         try:
-            if self._link.poll(PATIENCE_S):
-                answer: tuple[str, str] = self._link.recv()
-                return answer
+            while self._link.poll(PATIENCE_S):
+                kind, text = self._link.recv()
+                if kind != DRAWN:
+                    return kind, text
+                drawn = True
             kind, text = "hangs", f"no answer in {PATIENCE_S:.0f} s"
         except EOFError:
             self._process.join()
             kind, text = "died", f"exit status {self._process.exitcode}"
         self._process.kill()
         self._start()
-        return kind, text
+        return (kind, text) if drawn else (UNDRAWN, f"{kind}: {text}")
 
     def close(self) -> None:
         self._link.send(None)
@@ -146,11 +159,11 @@ def main() -> int:
         way = ways[seed % len(ways)]
         kind, text = workers.ask(seed, way)
         counts[kind] += 1
-        if kind not in ("right", "refused") or (options.refused and kind == "refused"):
+        if kind not in FINE or (options.refused and kind == "refused"):
             print(f"{seed} {way}: {kind}: {text[:300]}", flush=True)
     workers.close()
     print(", ".join(f"{kind} {count}" for kind, count in counts.most_common()))
-    return 0 if set(counts) <= {"right", "refused"} else 1
+    return 0 if set(counts) <= FINE else 1
 
 
 if __name__ == "__main__":

@@ -19,11 +19,15 @@ flatbuffers = pytest.importorskip("flatbuffers")
 
 _TYPES = {
     "float32": "FLOAT32", "int32": "INT32", "int8": "INT8", "int64": "INT64", "uint8": "UINT8",
-    "int16": "INT16", "bool": "BOOL",
+    "int16": "INT16", "bool": "BOOL", "float16": "FLOAT16",
 }  # fmt: skip
 _VERSIONS = {
     "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "EXPAND_DIMS": 1,
-    "HARD_SWISH": 1, "RELU_N1_TO_1": 1, "SQUEEZE": 1, "ARG_MAX": 2,
+    "HARD_SWISH": 1, "RELU_N1_TO_1": 1, "SQUEEZE": 1, "ARG_MAX": 2, **dict.fromkeys((
+        "CEIL", "COS", "CUMSUM", "DENSIFY", "DEPTH_TO_SPACE", "ELU", "FLOOR", "LOGICAL_AND",
+        "LOGICAL_NOT", "LOGICAL_OR", "NEG", "POW", "PRELU", "RANK", "ROUND", "SHAPE", "SIN",
+        "SQUARE", "ZEROS_LIKE",
+    ), 1),
 }  # fmt: skip
 """Versions of operators as kernels register them, where it is not the second."""
 
@@ -38,6 +42,8 @@ class Tensor:
     zero: int = 0
     data: Array | None = None
     axis: int = 0
+    block: tuple[int, int] | None = None
+    """The file lists only those blocks of this matrix that have numbers."""
 
 
 def constant(data: Any, dtype: str = "int32", **about: Any) -> Tensor:
@@ -158,9 +164,12 @@ def _tensor(model: Any, tensor: Tensor, name: str) -> Any:
     made.name, made.shape = name.encode(), list(tensor.shape)
     made.type = getattr(schema.TensorType, _TYPES[tensor.dtype])
     made.buffer = 0
-    if tensor.data is not None:
+    data = tensor.data
+    if tensor.block is not None:
+        made.sparsity, data = _sparse(tensor)
+    if data is not None:
         buffer = schema.BufferT()
-        buffer.data = np.frombuffer(np.ascontiguousarray(tensor.data).tobytes(), np.uint8)
+        buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
         made.buffer = len(model.buffers)
         model.buffers.append(buffer)
     scales = np.atleast_1d(np.asarray(tensor.scale, np.float32))
@@ -172,15 +181,43 @@ def _tensor(model: Any, tensor: Tensor, name: str) -> Any:
     return made
 
 
+def _sparse(tensor: Tensor) -> tuple[Any, Array]:
+    """(description, numbers) of a matrix: rows of blocks, of which some are listed."""
+    assert tensor.data is not None
+    assert tensor.block is not None
+    (rows, columns), (high, wide) = tensor.shape, tensor.block
+    blocks = tensor.data.reshape(rows // high, high, columns // wide, wide).swapaxes(1, 2)
+    there = blocks.any(axis=(2, 3))
+    made = schema.SparsityParametersT()
+    made.traversalOrder, made.blockMap = [0, 1, 2, 3], [0, 1]
+    made.dimMetadata = [schema.DimensionMetadataT() for _ in range(4)]
+    outer, listed, *inside = made.dimMetadata
+    for level, size in zip((outer, *inside), (rows // high, high, wide), strict=True):
+        level.format, level.denseSize = schema.DimensionType.DENSE, size
+    listed.format = schema.DimensionType.SPARSE_CSR
+    listed.arraySegmentsType = schema.SparseIndexVector.Int32Vector
+    listed.arraySegments = schema.Int32VectorT()
+    listed.arraySegments.values = np.cumsum([0, *there.sum(axis=1)]).tolist()
+    listed.arrayIndicesType = schema.SparseIndexVector.Uint8Vector
+    listed.arrayIndices = schema.Uint8VectorT()
+    listed.arrayIndices.values = np.nonzero(there)[1].astype(np.uint8)
+    return made, blocks[there]
+
+
 def judged(model: bytes, arrays: Sequence[Array]) -> list[Array]:
-    """Outputs by TensorFlow Lite's reference kernels."""
+    """Outputs by TensorFlow Lite's reference kernels; those of its others where an operator has
+    none."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    judge = Interpreter(
-        model_content=model,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-        num_threads=1,
-    )
+    def of(kernels: OpResolverType) -> Any:
+        return Interpreter(
+            model_content=model, experimental_op_resolver_type=kernels, num_threads=1
+        )
+
+    try:
+        judge = of(OpResolverType.BUILTIN_REF)
+    except ValueError:
+        judge = of(OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
     judge.allocate_tensors()
     for about, array in zip(judge.get_input_details(), arrays, strict=True):
         judge.set_tensor(about["index"], array)

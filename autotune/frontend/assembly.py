@@ -115,7 +115,8 @@ class Assembler:
             return None
         arrays = [self.builder.constants[v] for v in values]
         try:
-            array = np.asarray(OPS.get(op).reference(arrays, attrs))
+            with np.errstate(all="ignore"):  # overflow and nan are IEEE's, as in compiled code
+                array = np.asarray(OPS.get(op).reference(arrays, attrs))
         except (TypeError, UndecidedError):
             if any(array.dtype == object for array in arrays):
                 return None  # of sizes: a run computes it

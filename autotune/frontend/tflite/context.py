@@ -130,9 +130,13 @@ class OperatorContext(Assembler):
         return self._values[self._inputs[position]]
 
     def array(self, position: int) -> Array:
-        """The data of an input that must be constant, as the file has them."""
+        """The data of an input that must be constant: as the file has them, or as an operator of
+        constants gave them."""
         tensor = self.tensor(position)
         if tensor.data is None:
+            known = self.known(self.input(position)) if tensor.dtype != "int8" else None
+            if known is not None:
+                return known
             raise UnsupportedOpError(
                 f"input {position} ({tensor.name!r}) is computed by the model; expected a constant"
             )
@@ -168,6 +172,16 @@ class OperatorContext(Assembler):
             "all float32, or all int8 with scales: convert the model with full integer "
             "quantization"
         )
+
+    def plain(self) -> None:
+        """Raise UnsupportedOpError where an operand or a result counts in steps of a scale."""
+        numbers = [self.tensor(p) for p in range(self.inputs) if self.has(p)]
+        for tensor in (*numbers, *(self.result(p) for p in range(self.outputs))):
+            if tensor.scales.size and tensor.dtype != "float32":
+                raise UnsupportedOpError(
+                    f"{tensor.name!r} of {tensor.dtype} with scales is not supported here; "
+                    "expected numbers without: leave this operator in float32 when quantizing"
+                )
 
     def whole(self, position: int) -> str:
         """An input of int8 as int32, less its zero point."""

@@ -8,6 +8,7 @@ import numpy as np
 import tflite
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.deconvolution import Geometry, phases
 from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
 from autotune.frontend.tflite.linear import product_factors
 from autotune.types import Array
@@ -62,6 +63,32 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
     if bias.any():
         total = n.op("add", total, n.constant(bias.astype(np.int32)))
     return n.activated(n.scaled(total, product_factors(n, weights.shape[3])), activation)
+
+
+@tflite_importer("TRANSPOSE_CONV")
+def transpose_conv(n: OperatorContext) -> str:
+    """Inputs: the size of the result, weights [O, KH, KW, I], the image, and a bias or none."""
+    n.plain()
+    options, x = n.options("TransposeConvOptions"), n.input(2)
+    weights, extent = n.array(1).transpose(3, 0, 1, 2), n.result().shape[1:3]
+    strides, kernel = (options.StrideH(), options.StrideW()), weights.shape[2:]
+    pads = padding(extent, kernel, strides, (1, 1), options.Padding())
+    geometry = Geometry(
+        kernel=kernel, strides=strides, dilations=(1, 1), start=pads[:2], extent=extent
+    )
+    y = phases(n, x, n.constant(weights), geometry, 1)
+    y = n.op("add", y, n.input(3)) if n.has(3) else y
+    return n.float_activated(y, options.FusedActivationFunction())
+
+
+@tflite_importer("RESIZE_BILINEAR")
+def resize_bilinear(n: OperatorContext) -> str:
+    n.plain()
+    options, x = n.options("ResizeBilinearOptions"), n.input(0)
+    how = "half_pixel" if options.HalfPixelCenters() else "asymmetric"
+    how = "align_corners" if options.AlignCorners() else how
+    extent = (n.shape(x)[0], *n.ints(1), n.shape(x)[3])
+    return n.op("resize", x, out_shape=extent, mode="linear", coordinate=how, nearest_mode="floor")
 
 
 def _unfolds(columns: int, weights: Array, stride: int) -> bool:

@@ -23,6 +23,7 @@ from autotune.frontend.tflite.context import (
     OperatorContext,
     TfliteTensor,
 )
+from autotune.frontend.tflite.sparse import dense_array
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.registry import load_folder
@@ -98,6 +99,14 @@ class _TfliteImport:
                 (self.graph.OutputsLength(), self.graph.Outputs),
             )
         )
+        halves = [
+            self.tensors[i].name
+            for end in self.ends
+            for i in end
+            if self.graph.Tensors(i).Type() == tflite.TensorType.FLOAT16
+        ]
+        if halves:
+            raise UnsupportedOpError(f"{halves[0]!r} is float16; expected float32 at the edges")
         self.operators = [self.graph.Operators(i) for i in range(self.graph.OperatorsLength())]
 
     def run(self, what: str, shapes: Mapping[str, tuple[int | str, ...]]) -> Graph:
@@ -228,16 +237,16 @@ class _TfliteImport:
         shape = tuple(int(tensor.Shape(i)) for i in range(tensor.ShapeLength()))
         if any(e < 0 for e in shape):
             raise ModelError(f"tensor {name!r} has shape {list(shape)}; expected known sizes")
-        if tensor.Sparsity() is not None or tensor.IsVariable():
-            raise UnsupportedOpError(
-                f"tensor {name!r} is sparse, or kept between runs; expected plain ones"
-            )
+        if tensor.IsVariable():
+            raise UnsupportedOpError(f"tensor {name!r} is kept between runs; expected plain ones")
         scales, zeros = self._steps(tensor, name)
         dtype = kind.lower()
+        data = self._data(tensor, name, dtype, shape)
+        if dtype == "float16":  # constants, and what is made of them alone
+            dtype, data = "float32", None if data is None else data.astype(np.float32)
         return TfliteTensor(
-            name=name, dtype=dtype, shape=shape, scales=scales, zeros=zeros,
-            data=self._data(tensor, name, dtype, shape),
-        )  # fmt: skip
+            name=name, dtype=dtype, shape=shape, scales=scales, zeros=zeros, data=data
+        )
 
     def _steps(self, tensor: Any, name: str) -> tuple[Array, Array]:
         """Scales and zero points; none of what is not quantized."""
@@ -259,8 +268,14 @@ class _TfliteImport:
             if buffer.Size():
                 raise UnsupportedOpError(f"the data of {name!r} lie behind the model's tables")
             return None
-        if dtype not in DTYPES:
+        if dtype not in (*DTYPES, "float16"):
             raise UnsupportedOpError(
                 f"constant {name!r} has element type {dtype}; supported are {', '.join(DTYPES)}"
             )
-        return np.frombuffer(buffer.DataAsNumpy().tobytes(), dtype).reshape(shape)
+        numbers = np.frombuffer(buffer.DataAsNumpy().tobytes(), dtype)
+        if (sparsity := tensor.Sparsity()) is None:
+            return numbers.reshape(shape)
+        try:
+            return dense_array(sparsity, numbers, shape)
+        except ModelError as error:
+            raise ModelError(f"tensor {name!r}: {error}") from None

@@ -54,6 +54,18 @@ def fully_connected(n: OperatorContext) -> str:
     return n.reshape(n.activated(y, activation), shape)
 
 
+@tflite_importer("BATCH_MATMUL")
+def batch_matmul(n: OperatorContext) -> str:
+    n.plain()
+    options, operands = n.options("BatchMatMulOptions"), []
+    for position, turned in enumerate((options.AdjX(), options.AdjY())):
+        value = n.input(position)
+        rank = n.rank(value)
+        turn = (*range(rank - 2), rank - 1, rank - 2) if turned else range(rank)
+        operands.append(n.transpose(value, tuple(turn)))
+    return n.op("matmul", *operands)
+
+
 @tflite_importer("ADD", "SUB")
 def add(n: OperatorContext) -> str:
     """Both in steps of twice the larger scale, 20 bits further down."""

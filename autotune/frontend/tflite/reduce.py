@@ -37,6 +37,41 @@ def _divided_multipliers(factors: Array, count: int) -> tuple[Array, Array]:
     return (multipliers << more) // count, shifts + more
 
 
+@tflite_importer("SUM", "REDUCE_PROD")
+def reduced(n: OperatorContext) -> str:
+    n.plain()
+    x, op = n.input(0), "reduce_sum" if n.is_a("SUM") else "reduce_prod"
+    axes = tuple(sorted({a % n.rank(x) for a in n.ints(1)}))
+    return n.reshape(n.op(op, x, axes=axes, keepdims=True), n.result().shape)
+
+
+@tflite_importer("CUMSUM")
+def cumulative_sum(n: OperatorContext) -> str:
+    n.plain()
+    options, x = n.options("CumsumOptions"), n.input(0)
+    shape, axis = n.shape(x), n.ints(1)[0] % n.rank(x)
+    wide = n.reshape(x, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])))
+    way = {"exclusive": int(options.Exclusive()), "reverse": int(options.Reverse())}
+    return n.reshape(n.op("scan", wide, combine="sum", **way), shape)
+
+
+@tflite_importer("L2_NORMALIZATION")
+def l2_normalization(n: OperatorContext) -> str:
+    """Along the last dimension, by lengths of at least 0.001 (the kernels' epsilon is 1e-6 of the
+    squares)."""
+    n.plain()
+    x = n.input(0)
+    squares = n.op("mul", x, x)
+    total = n.op("reduce_sum", squares, axes=(n.rank(x) - 1,), keepdims=True)
+    return n.op("mul", x, n.op("rsqrt", n.op("max", total, n.like(1e-6, total))))
+
+
+@tflite_importer("LOG_SOFTMAX")
+def log_softmax(n: OperatorContext) -> str:
+    n.plain()
+    return n.op("log_softmax", n.input(0), axis=n.rank(n.input(0)) - 1)
+
+
 @tflite_importer("REDUCE_MAX", "REDUCE_MIN")
 def reduce_extreme(n: OperatorContext) -> str:
     x, op = n.input(0), "reduce_max" if n.is_a("REDUCE_MAX") else "reduce_min"

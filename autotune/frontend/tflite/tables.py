@@ -134,6 +134,8 @@ def quantize(n: OperatorContext) -> str:
 @tflite_importer("DEQUANTIZE")
 def dequantize(n: OperatorContext) -> str:
     tensor = n.tensor(0)
+    if n.result().dtype == tensor.dtype == "float32":
+        return n.input(0)  # constants of 16 bits, which are floats here from the start
     if n.result().dtype != "float32" or tensor.dtype != "int8":
         raise UnsupportedOpError(f"{tensor.dtype} as {n.result().dtype} is not supported")
     counts = n.cast(n.whole(0), "float32")

@@ -127,7 +127,7 @@ def rsub(n: AtenCall) -> str:
     return n.op("sub", y, x)
 
 
-@aten("div")
+@aten("div", "divide", "true_divide")
 def divide(n: AtenCall) -> str:
     x, y = n.as_made("self"), n.as_made("other")
     mode = n.arg("rounding_mode") if n.has("rounding_mode") else None
@@ -189,12 +189,12 @@ def fmod(n: AtenCall) -> str:
     return n.op("where", n.op("lt", x, n.like(0, x)), n.op("neg", rest), rest)
 
 
-@aten("neg")
+@aten("neg", "negative")
 def neg(n: AtenCall) -> str:
     return n.op("neg", n.value("self"))
 
 
-@aten("abs")
+@aten("abs", "absolute")
 def absolute(n: AtenCall) -> str:
     x = n.value("self")
     return x if n.dtype(x) in ("bool", "uint8") else n.op("abs", x)
@@ -356,9 +356,14 @@ def add_combined(n: AtenCall) -> str:
     return n.op("add", x, n.op("mul", term, n.like(n.arg("value", 1), term)))
 
 
-@aten("_to_copy", "to", "prims.convert_element_type")
+@aten("_to_copy", "to")
 def to_copy(n: AtenCall) -> str:
     return n.as_made("self")
+
+
+@aten("prims.convert_element_type")
+def convert(n: AtenCall) -> str:
+    return n.as_made("a")
 
 
 @aten("copy")

@@ -55,7 +55,7 @@ class PrefetchPanel:
         between = [
             dataclasses.replace(b, extent=SPREAD) if is_size(b.extent) else b for b in inside
         ]
-        before = self._before(loop, {b.var for b in inside})
+        before = self._before(program, loop, {b.var for b in inside})
         panel = len(before)
         start = [*before, index(self.panel) + 1, *[Index()] * (len(buffer.shape) - panel - 1)]
         elements = math.prod(buffer.shape[panel + 1 :])
@@ -77,15 +77,19 @@ class PrefetchPanel:
         _check_serial(inside)
         return inside
 
-    def _before(self, loop: For, inside: set[str]) -> tuple[Index, ...]:
+    def _before(self, program: Program, loop: For, inside: set[str]) -> tuple[Index, ...]:
         """Indices of the dimensions before the one that panels are counted in, where these are the
         same for a whole panel."""
+        # A tile of one channel has loops of one iteration, whose variables add nothing.
+        counted = {s.var for s in walk(program.body) if isinstance(s, For) and s.extent != 1}
         found = {
             load.indices[:d]
             for load in loads_of(loop.body)
             if load.buffer == self.buffer
             for d, i in enumerate(load.indices[:-1])
-            if i == index(self.panel)
+            if dict(i.terms).get(self.panel) == 1
+            and not i.const
+            and i.vars() & counted == {self.panel}
         }
         if len(found) != 1:
             raise ScheduleError(f"{self.buffer} has no panel per iteration of {self.panel}")

@@ -83,7 +83,8 @@ class ContractionRule(Rule):
         rows = {*sizes(c.row_count, 4), *sizes(strip.row_count, 4)}
         orders = (*ORDERS, STRIPS_FIRST) if strips(c, target) > 1 else ORDERS
         blocks = {1}.union(*(a.blocks(c, target) for a in found))
-        early = any(a.may_prefetch(c) for a in found)
+        # A core without a second level has nothing that a line could be brought from early.
+        early = target.l2_bytes > target.l1_bytes and any(a.may_prefetch(c) for a in found)
         read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
         params = (
             Param(name="algorithm", choices=tuple(a.name for a in found)),

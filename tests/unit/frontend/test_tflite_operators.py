@@ -3,8 +3,7 @@ where it is of int8."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -37,14 +36,12 @@ from tests.tflite_models import (
     tflite_bytes,
     weights,
 )
+from tests.unit.frontend.tflite_number_cases import Case, number_cases
 
 
 def every(scale: float, zero: int) -> Tensor:
     """All bytes are fed to it."""
     return q(1, 256, scale=scale, zero=zero)
-
-
-Case = tuple[str, Sequence[Tensor | None], Sequence[Tensor], "tuple[str, dict[str, Any]] | None"]
 
 
 def cases() -> Iterator[tuple[str, Case]]:
@@ -346,7 +343,7 @@ def moves(image: Tensor) -> Iterator[tuple[str, Case]]:
         )
 
 
-CASES = dict(cases())
+CASES = dict(cases()) | dict(number_cases())
 
 
 def test_every_importer_has_a_case() -> None:
@@ -376,6 +373,8 @@ def _fed(tensor: Tensor, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if tensor.dtype == "float32":
         return (rng.standard_normal(tensor.shape) * 2).astype(np.float32)
+    if tensor.dtype in ("int32", "int64"):
+        return rng.integers(-9, 10, tensor.shape).astype(tensor.dtype)
     if tuple(tensor.shape) == (1, 256):
         return rng.permuted(np.arange(-128, 128, dtype=np.int8))[None]
     return rng.integers(-128, 128, tensor.shape).astype(np.int8)

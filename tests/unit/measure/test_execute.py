@@ -126,17 +126,17 @@ def test_an_illegal_schedule_does_not_build(executor: NativeExecutor) -> None:
 def test_the_data_of_a_task_is_made_once(executor: NativeExecutor) -> None:
     asked = request(tasks.matmul(4, 4, 4))
     executor.prepare(asked)
-    before = executor._case(asked)
+    before = executor._cases.of(asked)
     executor.check_and_time(asked, executor.build(asked))
-    assert executor._case(asked) is before
+    assert executor._cases.of(asked) is before
     assert before.accepted is not None
 
 
 def test_cached_data_is_bounded() -> None:
     executor = NativeExecutor(cache_bytes=100_000)
     for size in range(60, 70):
-        executor._case(request(tasks.matmul(size, size, size)))
-    kept = executor._cases.values()
+        executor._cases.of(request(tasks.matmul(size, size, size)))
+    kept = executor._cases._cases.values()
     assert 1 <= len(kept) < 10
     assert sum(c.nbytes() for c in kept) <= 100_000
 
@@ -195,7 +195,7 @@ def test_threads_are_called_together_last_before_a_call(
             return 0.0
 
     asked, recorder = request(tasks.matmul()), Recorder()
-    kernel = Kernel(asked, executor.build(asked), executor._case(asked), time.perf_counter)
+    kernel = Kernel(asked, executor.build(asked), executor._cases.of(asked), time.perf_counter)
     monkeypatch.setattr(kernel, "_cpu_clock", recorder.clock)
     monkeypatch.setattr(kernel, "_call", lambda *_: events.append("called"))
     kernel.run_among(recorder, recorder, QUICK, 1)  # type: ignore[arg-type]
@@ -210,8 +210,8 @@ def test_values_are_as_old_as_the_timing_says(executor: NativeExecutor) -> None:
     )
     asked = dataclasses.replace(asked, timing=timing)
     assert MeasureRequest.from_json(json.loads(json.dumps(asked.to_json()))) == asked
-    kernel = Kernel(asked, executor.build(asked), executor._case(asked), time.perf_counter)
-    block = executor._case(asked).inputs[name].block
+    kernel = Kernel(asked, executor.build(asked), executor._cases.of(asked), time.perf_counter)
+    block = executor._cases.of(asked).inputs[name].block
     ages = [p.age_bytes for p in kernel.pieces if np.shares_memory(p.block, block)]
     assert ages == [far]
     assert executor.check_and_time(asked, executor.build(asked)).status is Status.OK

@@ -56,6 +56,20 @@ for i in 2 serial:
     assert lines(program)[4:6] == ["if 0 <= k + 8*t < 8:", "prefetch w[i, b + 1, 0, 16*k + 128*t]"]
 
 
+def test_prefetch_counts_panels_where_a_tile_has_one_channel() -> None:
+    text = """program p
+param w: float32[4, 8, 1] constant
+param y: float32[4, 1] written
+for b in 4 serial:
+  for k in 8 serial:
+    for lane in 1 serial:
+      y[b + lane, 0] sum= w[b + lane, k, 0]
+"""
+    program = STEPS.get("prefetch")(buffer="w", panel="b", loop="k").apply(parse_program(text))
+    verify(program)
+    assert lines(program)[2:4] == ["if 0 <= k < 1:", "prefetch w[b + 1, 0, 16*k]"]
+
+
 def test_prefetch_of_a_part_that_is_used_next() -> None:
     text = """program p
 param w: float32[4, 2, 2, 8, 64] constant

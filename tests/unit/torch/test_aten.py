@@ -31,6 +31,8 @@ MASK = floats(5, 7) > -0.5
 Case = tuple[str, Callable[..., Any], tuple[torch.Tensor, ...]]
 CASES: list[Case] = [
     ("arithmetic", lambda x, y: (x + y, x - 2 * y, x * y, x / y, 3 - x, x + 1), (X, Y)),
+    ("other names", lambda x: (torch.ops.prims.convert_element_type(x, torch.int64),
+     torch.ops.aten.true_divide(x, 3), torch.ops.aten.negative(x)), (X,)),
     ("alpha", lambda x, y: (torch.add(x, y, alpha=2), torch.rsub(x, y, alpha=3)), (X, Y)),
     ("promotion", lambda x, i, b: (x * i, i / 2, i + 1.5, b + i, b * x), (X, WHOLE, BOOLS)),
     ("integers", lambda i: (i // 3, i % 3, -i, i.abs(), i**2, i.clamp(-1, 2), ~i), (WHOLE,)),
