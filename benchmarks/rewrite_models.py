@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import peers
 from benchmarks.anchor_models import ANCHORS, Definition, written
+from benchmarks.reduced_models import REDUCED
 
 ROUNDS = 15
 
@@ -179,6 +180,7 @@ MODELS: dict[str, Definition] = {
     "aspp": (aspp, ((1, 512, 33, 33),)),
     "dcgan": (generator, ((1, 100, 1, 1),)),
     "fsrcnn": (fsrcnn, ((1, 1, 160, 160),)),
+    **REDUCED,
     **ANCHORS,
 }  # fmt: skip
 

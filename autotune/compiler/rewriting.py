@@ -32,7 +32,7 @@ def rewriting(
     found = wanted(rewrites)
     if target.accuracy != "normal":
         found = tuple(r for r in found if r.exact)
-    costs = Costs(target, measured_in(log, target))
+    costs = Costs(target, measured_in(log, target) if log is not None else None)
 
     def rewrite(graph: Graph) -> Found:
         try:

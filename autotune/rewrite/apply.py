@@ -13,6 +13,7 @@ from autotune.graph.rewriter import Rewriter
 from autotune.ops import OPS, compute_flops
 from autotune.rewrite import expressions
 from autotune.rewrite.attributes import DEFAULTS
+from autotune.rewrite.corrected import corrected
 from autotune.rewrite.match import Match
 from autotune.rewrite.parse import leaves
 from autotune.rewrite.rule import Application, Rewrite
@@ -34,6 +35,8 @@ def build(
 ) -> list[str]:
     """The values of some sides of a rewrite, over the values of a match, each term once. Raises
     ModelError where an operator refuses, or an attribute is nothing."""
+    if rewrite.box and sides is rewrite.right:
+        sides = corrected(rewrite, symbols)
     made: dict[Application, str] = {}
     lets = dict(rewrite.lets)
 

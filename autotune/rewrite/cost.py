@@ -28,6 +28,7 @@ class Costs:
     def __init__(self, target: Target, measured: Measured | None = None) -> None:
         self.machine = Machine.of(target)
         self._measured = measured
+        self.measures = measured is not None
         self._predicted: dict[Task, float] = {}
 
     def tasks(self, graph: Graph) -> Counter[Task]:

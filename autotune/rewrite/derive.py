@@ -21,6 +21,7 @@ import numpy as np
 from autotune.errors import ConfigError, ModelError
 from autotune.ops import OPS
 from autotune.rewrite.apply import build
+from autotune.rewrite.boxes import BoxProof, prove_box
 from autotune.rewrite.egraph import Sides, Variant, constructors, declarations
 from autotune.rewrite.evaluate import Inference
 from autotune.rewrite.files import read
@@ -94,7 +95,7 @@ def properties() -> tuple[Rewrite, ...]:
 _operators = functools.lru_cache(maxsize=4096)(operators)
 
 
-def derive(rewrite: Rewrite, given: Sequence[Rewrite] | None = None) -> Derivation:
+def derive(rewrite: Rewrite, given: Sequence[Rewrite] | None = None) -> Derivation | BoxProof:
     """The derivation of one rewrite, from these properties or those that ship."""
     return Deriver(properties() if given is None else given).derive(rewrite)
 
@@ -108,9 +109,12 @@ class Deriver:
         self.effort = effort
         self._graphs: dict[tuple[str, ...], Any] = {}
 
-    def derive(self, rewrite: Rewrite, seed: int = 0) -> Derivation:
+    def derive(self, rewrite: Rewrite, seed: int = 0) -> Derivation | BoxProof:
         """The derivation. Raises UnprovenError where the properties do not lead from one side to
-        the other; ConfigError without egglog."""
+        the other; ConfigError without egglog. What is right on a box alone follows from no
+        properties: there it is the box that is proven, by few places of large images."""
+        if rewrite.box:
+            return prove_box(rewrite, seed)
         rng = np.random.default_rng(seed)
         rounds: list[int] = []
         used = 0

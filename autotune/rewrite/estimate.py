@@ -29,17 +29,19 @@ may come faster, or be asked for ahead, and then the operations decide."""
 
 
 class MatchEstimate:
-    """Seconds of operators by their types."""
+    """Seconds of operators by their types. `merges`: whether what becomes one operator is worth a
+    look though it is as much work: where times are measured, these tell whether that is faster."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, *, merges: bool = False) -> None:
+        self.machine, self.merges = machine, merges
 
     def promises(self, match: Match, finder: Finder) -> bool:
         """Whether the right side should take less than what would go of the left one."""
         after_s, work_after = self._after(match, finder)
         before_s, work_before = self._before(match, finder)
         less = after_s <= before_s and work_after < _LESS_WORK * work_before
-        return less or after_s < _WORTH * before_s
+        merged = self.merges and len(match.roots) > 1 and after_s <= before_s
+        return less or merged or after_s < _WORTH * before_s
 
     def _before(self, match: Match, finder: Finder) -> tuple[float, float]:
         """Seconds and operations of the covered nodes that nothing else reads."""

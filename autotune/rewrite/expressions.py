@@ -74,6 +74,17 @@ def defined(defines: tuple[tuple[str, str], ...], symbols: Symbols) -> dict[str,
     return out
 
 
+def shape(dims: tuple[str, ...], symbols: Symbols) -> tuple[int, ...]:
+    """The extents of declared dimensions, of which a starred one is several."""
+    out: list[int] = []
+    for dim in dims:
+        if dim.startswith("*"):
+            out += symbols[dim[1:]]
+        else:
+            out.append(int(dim) if dim.isdecimal() else symbols[dim])
+    return tuple(out)
+
+
 def parts(text: str) -> list[str] | None:
     """The texts of a tuple's items, starred ones with their star; None of what is no tuple."""
     body = _tree(text).body

@@ -14,6 +14,7 @@ rewrite NAME
     from conv2d(resize(x, out_shape=(n, p, q, c)), k)
     let y = conv2d(x, k)            a term, or a symbol that follows from others
     to resize(y, out_shape=(n, p, q, o))
+    box (0, 1, 1, 0) to (n, p, q, o)  the right side is right between these places alone
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class _RewriteReader:
         self.left: list[Application] = []
         self.lets: list[tuple[str, Application]] = []
         self.right: list[Application | str] = []
+        self.box: tuple[str, str] | None = None
         self.note: list[str] = []
         self.exact = self.saves = self.always = False
 
@@ -114,7 +116,7 @@ class _RewriteReader:
             name=name, values=tuple(self.values), domains=tuple(self.domains),
             drawn=tuple(self.drawn), defines=tuple(self.defines), where=tuple(self.conditions),
             exact=self.exact, saves=self.saves, always=self.always, left=tuple(self.left),
-            lets=tuple(self.lets), right=tuple(self.right), note=tuple(self.note),
+            lets=tuple(self.lets), right=tuple(self.right), box=self.box, note=tuple(self.note),
         )  # fmt: skip
 
     def line(self, word: str, rest: str, line: str) -> None:
@@ -141,10 +143,13 @@ class _RewriteReader:
             self._let(*rest.partition("=")[::2])
         elif word == "to":
             self.right.append(self._term(self._parsed(rest)))
+        elif word == "box":
+            starts, _, stops = rest.partition(" to ")
+            self.box = (self._expression(starts), self._expression(stops))
         else:
             raise ConfigError(
                 f"{self.where}: expected value, constant, attribute, draw, where, exact, "
-                f"saves, always, for, from, let, to or #, got {line!r}"
+                f"saves, always, for, from, let, to, box or #, got {line!r}"
             )
 
     def _let(self, name: str, text: str) -> None:
@@ -220,6 +225,8 @@ class _RewriteReader:
         for side in rewrite.right:
             self._need(leaves(side), given | lets, "the left side has")
         self._need(given, known, "is declared by 'value' or 'constant'")
+        if rewrite.box and len(rewrite.left) > 1:
+            raise ConfigError(f"{self.where}: expected one 'from' beside a 'box', got several")
 
     def _need(self, wanted: set[str], there: set[str], what: str) -> None:
         for name in sorted(wanted - there):

@@ -209,7 +209,7 @@ def _drawn(rewrite: Rewrite, rng: np.random.Generator, largest: int) -> Instance
         symbols = found
         if not all(expressions.value(text, symbols) for text in rewrite.where):
             return None
-        shapes = {v.name: _shape(v.shape, symbols) for v in rewrite.values}
+        shapes = {v.name: expressions.shape(v.shape, symbols) for v in rewrite.values}
     except expressions.NOTHING:
         return None
     return Instance(symbols, shapes)
@@ -225,13 +225,3 @@ def _attribute(domain: Domain, rng: np.random.Generator) -> Any:
         count = rng.integers(0, _MOST_FREE_DIMS + 1)
         return tuple(int(n) for n in rng.integers(domain.low, domain.high + 1, count))
     return int(rng.integers(domain.low, domain.high + 1))
-
-
-def _shape(dims: tuple[str, ...], symbols: dict[str, Any]) -> tuple[int, ...]:
-    out: list[int] = []
-    for dim in dims:
-        if dim.startswith("*"):
-            out += symbols[dim[1:]]
-        else:
-            out.append(int(dim) if dim.isdecimal() else symbols[dim])
-    return tuple(out)

@@ -68,6 +68,9 @@ class Rewrite:
     """Whether the right side may be less work: of generated ones, what compiling looks for."""
     always: bool = False
     """Whether the right side is no more work wherever nothing else reads the left one's parts."""
+    box: tuple[str, str] | None = None
+    """Where the right side is right, if not everywhere: where it starts and stops along every
+    dimension of the result. What lies around is computed as the left side says."""
     note: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -88,4 +91,5 @@ class Rewrite:
         lines += [f"    from {term}" for term in self.left]
         lines += [f"    let {name} = {term}" for name, term in self.lets]
         lines += [f"    to {term}" for term in self.right]
+        lines += [f"    box {self.box[0]} to {self.box[1]}"] if self.box else []
         return "\n".join(lines)

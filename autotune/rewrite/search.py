@@ -110,7 +110,7 @@ def search(
     that are gone on from, of those of as many steps."""
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
         return Found(graph=graph)
-    estimate = MatchEstimate(costs.machine)
+    estimate = MatchEstimate(costs.machine, merges=costs.measures)
     less, taken = settled(graph, rewrites)
     if not taken and next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
@@ -119,7 +119,7 @@ def search(
     ends_s = clock() + time_s
     seen = {_digest(graph)}
     ahead = _reached(first, first, less, taken, costs=costs, seen=seen) if taken else None
-    best = ahead if ahead is not None and ahead.gain_s > 0.0 else first
+    best = ahead if ahead is not None and _no_worse(first, ahead) else first
     beam, promising = [best], _foremost([best])
     complete = True
     for _ in range(_DEPTH):
@@ -140,6 +140,12 @@ def search(
         graph=best.graph, steps=best.steps, complete=complete,
         decisive=_decisive(first, [best, *promising]),
     )  # fmt: skip
+
+
+def _no_worse(first: _State, ahead: _State) -> bool:
+    """Whether steps that are never more work gain, or leave operators out and lose nothing."""
+    fewer = ahead.gain_s == 0.0 and fewer_of_the_same(first.graph, ahead.graph)
+    return ahead.gain_s > 0.0 or fewer
 
 
 def _worth(state: _State) -> float:

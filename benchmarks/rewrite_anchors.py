@@ -1,0 +1,144 @@
+"""Gains that TASO, Tensat, PET and EinNet report (on GPUs), each beside what is possible here.
+
+    python benchmarks/rewrite_anchors.py [NAME ...] [--folder build/rewrites]
+
+A line for each: how much less work the rewrites found here are, or how much the published ones can
+save on this core at most. Those merge operators that share an input, or give groups and batches
+another form: no multiply-add goes, so what they save is reading a shared input again, at what a
+core gets from memory, and the distance of grouped convolutions from the core's peak; there are no
+launches to save. `at most` is the predicted time over itself less both. Transposed convolutions
+are phases from the import on: what these leave out, at peak, is a gain in both ways of
+`rewrite_models.py`, and counted here. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+
+import onnx
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from autotune.frontend import load_model
+from autotune.graph.ir import Graph
+from autotune.graph.pipeline import CLEAN, optimize
+from autotune.machine.cpu import core_seconds
+from autotune.ops import OPS
+from autotune.request import CompileRequest
+from autotune.rewrite.cost import Costs
+from autotune.rewrite.files import shipped
+from autotune.rewrite.search import search
+from autotune.tasks.flops import task_flops
+from autotune.types import Task
+from benchmarks.rewrite_models import MODELS, write
+
+REPORTED: tuple[tuple[str, str, float], ...] = (
+    ("nasrnn", "TASO", 1.45), ("nasrnn", "Tensat", 1.69), ("squeezenet", "TASO", 1.067),
+    ("squeezenet", "Tensat", 1.245), ("inception_v3", "TASO", 1.063),
+    ("inception_v3", "Tensat", 1.10), ("bert", "TASO", 1.085), ("bert", "Tensat", 1.092),
+    ("vgg19", "TASO", 1.089), ("vgg19", "Tensat", 1.089), ("resnext50", "TASO", 1.055),
+    ("resnext50", "Tensat", 1.088), ("nasnet_a", "TASO", 1.019), ("nasnet_a", "Tensat", 1.073),
+    ("resnet18", "PET", 1.2), ("csrnet", "PET", 2.5), ("csrnet", "EinNet", 1.5),
+    ("dcgan", "EinNet", 1.5), ("infogan", "EinNet", 1.5), ("fsrcnn", "EinNet", 1.5),
+    ("gcn", "EinNet", 1.5), ("resnet18", "EinNet", 1.5), ("longformer", "EinNet", 1.5),
+)  # fmt: skip
+"""(model, by whom, times as fast): EinNet's mean over its models, PET's best on CSRNet."""
+WORTH = 1.02
+"""Times as fast from which a rewrite is one that gains."""
+SEARCH_S = 20.0
+
+
+def operations(tasks: Counter[Task]) -> float:
+    return float(sum(n * task_flops(task) for task, n in tasks.items()))
+
+
+def shared_bytes(graph: Graph) -> int:
+    """Bytes of inputs that several contractions read, once less each."""
+    readers: Counter[str] = Counter()
+    for node in graph.nodes:
+        if OPS.get(node.op).kind == "contraction":
+            readers.update({i for i in node.inputs if i not in graph.constants})
+    return sum((count - 1) * graph.types[value].nbytes for value, count in readers.items())
+
+
+def phases_flops(path: Path) -> float:
+    """Operations on zeros between places, which phases of transposed convolutions leave out."""
+    graph = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True).graph
+    shapes = {i.name: tuple(i.dims) for i in graph.initializer}
+    outs = {
+        v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
+        for v in (*graph.value_info, *graph.output)
+    }
+    total = 0.0
+    for node in graph.node:
+        if node.op_type == "ConvTranspose":
+            strides = next((a.ints for a in node.attribute if a.name == "strides"), (1, 1))
+            (ins, _, *window), out = shapes[node.input[1]], outs[node.output[0]]
+            share = 1 - 1 / math.prod(strides)
+            total += 2 * math.prod(out) * ins * math.prod(window) * share
+    return total
+
+
+def line(path: Path) -> tuple[float, float, str]:
+    """(times as fast by rewrites, at most by published ones, what there is to say)."""
+    costs = Costs(CompileRequest(path).wanted_target())
+    graph = optimize(load_model(path), CLEAN)
+    before = costs.tasks(graph)
+    found = search(graph, shipped(), costs, SEARCH_S)
+    after = costs.tasks(found.graph)
+    was_s, is_s = (
+        sum(n * costs.predicted(t) for t, n in tasks.items()) for tasks in (before, after)
+    )
+    less = operations(before) - operations(after)
+    read_s = core_seconds(costs.machine, 0.0, float(shared_bytes(graph)))
+    idle_s = 0.0
+    for task, n in before.items():
+        if any(dict(node.attrs).get("groups", 1) != 1 for node in task.nodes):
+            at_peak_s = core_seconds(costs.machine, float(task_flops(task)), 0.0)
+            idle_s += n * max(costs.predicted(task) - at_peak_s, 0.0)
+    most = was_s / (was_s - min(read_s + idle_s, 0.9 * was_s))
+    phases_s = core_seconds(costs.machine, phases_flops(path), 0.0)
+    said = [f"{was_s * 1e3:.2f} ms predicted"]
+    if found.steps:
+        by = ", ".join(dict.fromkeys(s.rewrite for s in found.steps))
+        peak_s = core_seconds(costs.machine, abs(less), 0.0)
+        said.append(
+            f"{is_s * 1e3:.2f} by {by} ({less / 1e9:.2f} GFLOP less: {peak_s * 1e3:.2f} at peak)"
+        )
+    if phases_s:
+        said.append(f"phases leave out {phases_s * 1e3:.2f} ms at peak")
+    said.append(f"shared inputs {read_s * 1e6:.0f} us, groups below peak {idle_s * 1e6:.0f} us")
+    gain = (was_s + phases_s) / is_s
+    return gain, most, "; ".join(said)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--folder", type=Path, default=Path("build/rewrites"))
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    print("| model | reported | here | why |\n| --- | --- | --- | --- |")
+    wanted = [r for r in REPORTED if not options.names or r[0] in options.names]
+    for name in dict.fromkeys(model for model, _, _ in wanted):
+        path = options.folder / f"{name}.onnx"
+        if not path.exists():
+            write(name, path)
+        gain, most, why = line(path)
+        reports = [(who, times) for model, who, times in wanted if model == name]
+        if gain > WORTH:
+            verdict = f"{gain:.2f}x"
+        elif most < min(times for _, times in reports):
+            verdict = f"impossible: {most:.3f}x at most"
+        else:
+            verdict = f"not reproduced: {most:.3f}x at most"
+        reported = ", ".join(f"{who} {times:.2f}x" for who, times in reports)
+        print(f"| {name} | {reported} | {verdict} | {why} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
