@@ -25,8 +25,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-import autotune
+from autotune.compiler.driver import compile_request
 from autotune.export.write import ExportOptions, export_image
+from autotune.request import CompileRequest
+from autotune.runtime.model import CompiledModel
 
 TYPES = {1: ("float32", "Float32Array"), 7: ("int64", "BigInt64Array"), 9: ("bool", "Uint8Array")}
 COMPARE = r"""
@@ -116,7 +118,10 @@ def prepared(path: Path, packages: Path, folder: Path, options: argparse.Namespa
     """A folder with both engines, the model and its inputs. Out: bytes of the module."""
     shutil.copy(path, folder / "model.onnx")
     (folder / "ort").symlink_to((packages / "onnxruntime-web" / "dist").resolve())
-    model = autotune.compile(path, target=options.target, log=options.log)
+    request = CompileRequest(model=str(path), target=options.target, log=options.log)
+    model = compile_request(request, small=None)
+    if not isinstance(model, CompiledModel):
+        raise SystemExit(f"{path}: the sizes are open")
     export_image(model.image, folder, ExportOptions(format="wasm"))
     rng, inputs = np.random.default_rng(0), []
     graph = onnx.load(path, load_external_data=False).graph

@@ -61,6 +61,25 @@ def alternatives(task: Task, machines: Sequence[Machine], rule: Rule) -> tuple[A
     )
 
 
+def ranked(task: Task, machine: Machine, rule: Rule, kind: str, count: int) -> list[Alternative]:
+    """Sampled configs of one algorithm, the fastest first by the prior."""
+    space = rule.space(task, machine.target)
+    rows = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
+    rows = rows[_kinds(space.configs(rows), len(rows)) == kind]
+    costs = rule.prior(task, machine, space.configs(rows)).cycles if len(rows) else np.zeros(0)
+    rows = rows[np.argsort(costs, kind="stable")[:count]]
+    seconds = predict(task, machine, space.configs(rows), rule).seconds if len(rows) else ()
+    return [
+        Alternative(config=space.config(row), seconds=(float(time),))
+        for row, time in zip(rows, seconds, strict=True)
+    ]
+
+
+def algorithm_of(config: Config) -> str:
+    """The name of a config's algorithm; empty where its rule has one."""
+    return str(dict(config.items).get(_CHOICE, ""))
+
+
 def _least(space: Space, starts: Rows, cycles: Cost, kind: str) -> Rows:
     """The row of least cost that is reached downhill from some of one algorithm."""
 

@@ -39,7 +39,8 @@ def arguments(parser: Parser) -> None:
     parser.add_argument(
         "--size",
         action="store_true",
-        help="no algorithm that transforms weights into more bytes; says what that should cost",
+        help="no algorithm that transforms weights into more bytes; says what that should cost "
+        "(for wasm by default where that is hardly anything)",
     )
     parser.add_argument(
         "--prefix",
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> None:
     if options.format == "wasm" and not ready:
         check_alone(options.threads, options.weights)
         options.target = WASM if options.target == "cpu" else options.target
+        options.size = options.size or None  # a module is loaded over a network
     takes_open = options.format in (*LIBRARIES, "python")
     model = (models.compiled_whole if takes_open else models.compiled)(options)
     written = export_image(

@@ -20,7 +20,7 @@ from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import Prepared, check_samples, prepare
 from autotune.compiler.rewriting import rewriting
 from autotune.compiler.sized import KernelReuse, OpenProgram, sized_model
-from autotune.compiler.small import small_choices
+from autotune.compiler.small import HARDLY, small_choices
 from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.compiler.together import chosen_together
 from autotune.db.types import LogStore
@@ -100,13 +100,13 @@ def prepared(
 def compile_request(
     request: CompileRequest,
     *,
-    small: bool = False,
+    small: bool | None = False,
     whole: bool = True,
     reuse: KernelReuse | None = None,
 ) -> CompiledModel | SizedModel:
-    """See `autotune.compile`. `small`: weights in no more room than they have in the model;
-    `whole`: control flow too has to become a part of the one native call; `reuse`: what other
-    models of the same weights have, of models of fixed sizes."""
+    """See `autotune.compile`. `small`: weights in no more room than they have in the model (None:
+    where that costs hardly any time); `whole`: control flow too has to become a part of the one
+    native call; `reuse`: what other models of the same weights have, of models of fixed sizes."""
     request.wanted_target()  # a wrong one is told before the model is read
     opened = open_model(request.model, request.shapes, whole=whole)
     return compile_opened(opened, request, small=small, reuse=reuse)
@@ -116,7 +116,7 @@ def compile_opened(
     opened: Graph | OpenModel,
     request: CompileRequest,
     *,
-    small: bool = False,
+    small: bool | None = False,
     reuse: KernelReuse | None = None,
 ) -> CompiledModel | SizedModel:
     """A model that is imported, compiled as the request for it says; see `compile_request`."""
@@ -194,7 +194,7 @@ def compile_graph(
     *,
     profile: DeviceProfile | None = None,
     reuse: KernelReuse | None = None,
-    small: bool = False,
+    small: bool | None = False,
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores). `profile`: of the machine that default schedules are for, if it is known.
@@ -229,7 +229,7 @@ def compile_prepared(
     *,
     profile: DeviceProfile | None = None,
     reuse: KernelReuse | None = None,
-    small: bool = False,
+    small: bool | None = False,
 ) -> tuple[ModelImage, tuple[str, ...]]:
     """The image of a graph that is prepared for the target, and what the compiler has to say about
     it; `known`: kernels that need not be built; `reuse`: kernels and constants of other sizes."""
@@ -240,7 +240,9 @@ def compile_prepared(
     plan = plan_memory(parts, lend=target.lends_halos)
     if runs_here(target):
         room.check_bytes("what its kernels pass on", plan.arena_bytes, physical_bytes())
-    light = small_choices(parts, target, log, profile) if small else None
+    light = small_choices(parts, target, log, profile) if small is not False else None
+    if light and small is None and light.cost > HARDLY:
+        light = None
     together = light.configs if light else chosen_together(parts, plan, target, log, profile)
     defaults = Defaults(
         profile=profile,

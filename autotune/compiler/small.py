@@ -21,14 +21,20 @@ from autotune.placement.types import Partition
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Task
-from cost_model.alternatives import alternatives
+from cost_model.alternatives import algorithm_of, alternatives, ranked
 from search_spaces.params import Config
 from search_spaces.rules import Rule, rule_for
 from search_spaces.sound import asked
 
-GROWTH, GROWTH_BYTES = 0.02, 4096
+GROWTH, GROWTH_BYTES = 0.001, 4096
 """How much more than its weights a kernel's may take, the larger of both: tiles are filled up at
 their ends."""
+HARDLY = 0.05
+"""Share of those kernels' time that smaller weights may cost where nobody asked for them
+(chosen)."""
+LOOKED_AT = 64
+"""Configs of the algorithm with the least weights that are scheduled, the fastest first, until
+one fills no more than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +46,16 @@ class SmallChoices:
     seconds: float
     fastest_seconds: float
 
-    def note(self) -> str:
-        """What it costs, in one line."""
+    @property
+    def cost(self) -> float:
+        """The share by which those kernels take longer."""
         more = self.seconds / self.fastest_seconds - 1 if self.fastest_seconds else 0.0
+        return max(more, 0.0)
+
+    def note(self) -> str:
+        """The price, in one line."""
         return (
-            f"small weights: convolutions and products are predicted to take {max(more, 0):.0%} "
+            f"small weights: convolutions and products are predicted to take {self.cost:.0%} "
             "longer than the fastest schedules"
         )
 
@@ -67,6 +78,9 @@ def small_choices(
         if not options:
             continue
         taken = min(options, key=lambda o: (max(o.nbytes, limit), o.seconds))
+        if taken.nbytes > limit:
+            find = functools.partial(_filling_less, task, target, machine, taken)
+            taken = asked(find, task, target)
         configs[task] = taken.config
         small += count * taken.seconds
         fastest += count * min(o.seconds for o in options)
@@ -93,6 +107,21 @@ def _nbytes(task: Task, schedule: Schedule) -> float:
         return sum(scheduled_weights(task, schedule).values())
     except ScheduleError:
         return math.inf
+
+
+def _filling_less(
+    task: Task, target: Target, machine: Machine, taken: _Sized, rule: Rule
+) -> _Sized:
+    """The fastest config of the same algorithm whose tiles are filled up within the limit, or else
+    the one whose are filled up least."""
+    limit, best = _limit(task), taken
+    for each in ranked(task, machine, rule, algorithm_of(taken.config), LOOKED_AT):
+        nbytes = _nbytes(task, rule.schedule(task, target, each.config))
+        if nbytes < best.nbytes:
+            best = _Sized(config=each.config, nbytes=nbytes, seconds=each.seconds[0])
+        if best.nbytes <= limit:
+            break
+    return best
 
 
 def _options(task: Task, target: Target, machine: Machine, rule: Rule) -> tuple[_Sized, ...]:

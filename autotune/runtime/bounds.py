@@ -89,6 +89,8 @@ def _check_open(image: OpenImage) -> None:
         _below(rows, (*port.shape, *port.strides, port.offset))
         _whole("block", port.base, FIRST_INPUT + len(image.inputs) + len(image.output_bytes))
     _below(rows, image.output_bytes)
+    for name, _ in (*image.types.inputs, *image.types.outputs, *image.types.ranges):
+        _text("name of a size, or of what has sizes", name)
     known = {name for name, _ in image.types.ranges}
     for unit in image.units:
         if unit.name not in known or _whole("step", unit.step, LARGEST_BYTES) < 1:

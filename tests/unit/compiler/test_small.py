@@ -37,6 +37,14 @@ def test_weights_take_no_more_than_in_the_model() -> None:
     assert small.constants.nbytes <= weights + 8192 < fast.constants.nbytes
 
 
+def test_where_nobody_asks_they_are_small_if_that_costs_hardly_anything() -> None:
+    target = load_target("x86-64-v3")
+    fast, default = (
+        compile_graph(convolution(), target, small=each).image for each in (False, None)
+    )
+    assert default.constants.nbytes == fast.constants.nbytes
+
+
 def test_it_is_right_and_says_its_price() -> None:
     graph = convolution()
     model = compile_graph(graph, load_target("cpu"), small=True)

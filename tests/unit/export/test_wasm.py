@@ -74,6 +74,7 @@ def test_a_model_gives_what_onnx_runtime_gives(name: str, tmp_path: Path) -> Non
     feeds = feeds_of(session)
     expected = session.run(None, feeds)
     out = exported(model, tmp_path)
+    assert (out / "model.wasm").stat().st_size < model.ByteSize() + MOST_BEYOND_WEIGHTS
     found = in_node(out, list(feeds.values()), len(expected))
     for data, array in zip(found, expected, strict=True):
         shaped = np.frombuffer(data, array.dtype).reshape(array.shape)
@@ -106,6 +107,13 @@ def test_views_and_integers_come_out_dense(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.frombuffer(t, np.float32).reshape(4, 3), x.T)
     np.testing.assert_array_equal(np.frombuffer(s, np.float32).reshape(3, 2), x[:, 1:3])
     np.testing.assert_array_equal(np.frombuffer(n, np.int64).reshape(2, 3), -i)
+
+
+def test_relaxed_simd_is_a_target_whose_products_are_added_at_once() -> None:
+    fused = b"\xfd\x85\x02"  # f32x4.relaxed_madd
+    for name, there in (("wasm32", False), ("wasm32-relaxed", True)):
+        image = autotune.compile("zoo:tiny", target=name).image
+        assert any(fused in code for code in image.objects) == there
 
 
 def test_a_module_is_hardly_larger_than_its_weights_and_says_what_it_is(
