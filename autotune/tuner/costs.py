@@ -25,8 +25,9 @@ _CHECK_S = 0.013
 """Checking a candidate's results, and what timing takes however fast the kernel is."""
 _TIMING = 1.67
 """Timing a kernel of t seconds takes about this times sqrt(t): slow ones get fewer calls."""
-_BETWEEN_S = 0.025
-"""Learning and choosing, and measuring the fastest again at the end, by trial."""
+_BETWEEN_S = 0.01
+"""Learning and choosing, by trial (measured: 25 ms with what measuring the fastest again at the
+end takes, which is some 100 trials for 600)."""
 _SIMILAR = 4
 """Fastest records of the nearest tasks by which a task without records is judged."""
 _SURVIVING = 0.4

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.tuner.budget import Limits, TaskState, gain_per_trial, plan, total_s
+from autotune.tuner.rerank import NEGLIGIBLE_SHARE, TOP_CANDIDATES, TURNS
 
 MOST_TRIALS = 20_000
 """A forecast ends here."""
@@ -70,13 +71,26 @@ def forecast(
             given[n] += count
             now[n] = _later(now[n], asked[n], count, guesses_s[n])
     reached = [s if s.best_s is not None else k for s, k in zip(now, known, strict=True)]
+    again = _again(reached, given)
     return Forecast(
         trials=tuple(given),
-        time_s=_spent_s(given, costs_s),
+        time_s=_spent_s([n + more for n, more in zip(given, again, strict=True)], costs_s),
         before_s=before_s,
         after_s=before_s - surviving * (before_s - total_s(tuple(reached))),
         reason=decision.reason,
     )
+
+
+def _again(states: Sequence[TaskState], given: Sequence[int]) -> list[int]:
+    """How often a task's fastest are timed once more at the end: those of every task that got
+    trials and weighs something."""
+    least_s = NEGLIGIBLE_SHARE * total_s(tuple(states))
+    return [
+        TURNS * min(TOP_CANDIDATES, s.trials)
+        if n and s.best_s is not None and s.weight * s.best_s >= least_s
+        else 0
+        for s, n in zip(states, given, strict=True)
+    ]
 
 
 def _spent_s(trials: Sequence[int], costs_s: Sequence[float]) -> float:
