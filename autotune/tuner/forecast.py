@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.tuner.budget import Limits, TaskState, gain_per_trial, plan, total_s
-from autotune.tuner.rerank import NEGLIGIBLE_SHARE, TOP_CANDIDATES, TURNS
+from autotune.tuner.rerank import NEGLIGIBLE_SHARE, RERANK_SHARE, TOP_CANDIDATES, TURNS
 
 MOST_TRIALS = 20_000
 """A forecast ends here."""
@@ -63,6 +63,8 @@ def forecast(
     now, given = list(states), [0] * len(states)
     while True:
         spent_s = _spent_s(given, costs_s)
+        if limits.time_s is not None:
+            spent_s += _again_s(now, given, costs_s, limits)
         decision = plan(tuple(now), limits, batch=batch, elapsed_s=spent_s)
         if not decision.shares or sum(given) >= MOST_TRIALS:
             break
@@ -71,26 +73,29 @@ def forecast(
             given[n] += count
             now[n] = _later(now[n], asked[n], count, guesses_s[n])
     reached = [s if s.best_s is not None else k for s, k in zip(now, known, strict=True)]
-    again = _again(reached, given)
     return Forecast(
         trials=tuple(given),
-        time_s=_spent_s([n + more for n, more in zip(given, again, strict=True)], costs_s),
+        time_s=_spent_s(given, costs_s) + _again_s(reached, given, costs_s, limits),
         before_s=before_s,
         after_s=before_s - surviving * (before_s - total_s(tuple(reached))),
         reason=decision.reason,
     )
 
 
-def _again(states: Sequence[TaskState], given: Sequence[int]) -> list[int]:
-    """How often a task's fastest are timed once more at the end: those of every task that got
-    trials and weighs something."""
+def _again_s(
+    states: Sequence[TaskState], given: Sequence[int], costs_s: Sequence[float], limits: Limits
+) -> float:
+    """Seconds for timing the fastest of a task once more at the end: of every task that got trials
+    and weighs something, within a run's share for it."""
     least_s = NEGLIGIBLE_SHARE * total_s(tuple(states))
-    return [
+    again = [
         TURNS * min(TOP_CANDIDATES, s.trials)
         if n and s.best_s is not None and s.weight * s.best_s >= least_s
         else 0
         for s, n in zip(states, given, strict=True)
     ]
+    limit_s = math.inf if limits.time_s is None else RERANK_SHARE * limits.time_s
+    return min(_spent_s(again, costs_s), limit_s)
 
 
 def _spent_s(trials: Sequence[int], costs_s: Sequence[float]) -> float:
