@@ -120,13 +120,14 @@ def keep(options: argparse.Namespace, target: Target, device: str, times: ModelT
     from autotune.db.store import TuningLog
     from autotune.db.types import Latency
     from autotune.request import CompileRequest
+    from autotune.streams import readable
 
     options.target = target
     with TuningLog(options.log) as log:
         graph = load_prepared(flags.request(CompileRequest, options), target, log=log).graph
         latency = Latency(
             model_key=latencies.model_key(graph),
-            model=options.model,
+            model=readable(options.model),
             target_key=target.key,
             device=device,
             before=(),

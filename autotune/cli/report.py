@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
         rankings = kept(log, keys, target.key)
         key = latencies.model_key(graph)
         measured = latencies.kept(log, key, target.key)
-        boards = latencies.on_boards(log, key, options.model)
+        boards = latencies.on_boards(log, key, readable(options.model))
         with _earlier(options, target) as earlier:
             history = History(
                 rankings=rankings, latencies=measured, boards=boards, earlier=earlier
