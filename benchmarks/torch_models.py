@@ -219,7 +219,8 @@ def main() -> int:
         return 0
     rows = []
     for name in CASES:
-        if args.words and not any(word in name for word in args.words):
+        whole = name in args.words or not set(args.words) & set(CASES)
+        if args.words and not (whole and any(word in name for word in args.words)):
             continue
         rows.append(row_of(name, args.limit))
         print(said(rows[-1]), flush=True)
