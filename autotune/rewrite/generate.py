@@ -42,7 +42,8 @@ _WHOLE = "both"
 """The name of what several results are parts of."""
 _HEAD = """# Rewrites that were generated: `autotune rewrite generate -o FILE` writes it again.
 # Each is proven by evaluation and derived from properties, and follows from no smaller one by a
-# single step. What `saves` may be less work from left to right: `--rewrites all` looks for it."""
+# step, nor by that and one that leaves operators out. What `saves` may be less work from left to
+# right: `--rewrites all` looks for it."""
 
 
 def generate(

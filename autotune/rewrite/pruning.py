@@ -1,5 +1,6 @@
 """Pruning of what says nothing new: renamed ones, and those that one step of an equation
-of fewer or as many operators makes, somewhere in a term.
+of fewer or as many operators makes, somewhere in a term, or that step and one more that leaves
+operators out.
 
 In: `Pair`s, in the order in which they should be kept. Out: equations with one name for what is
 the same but for names.
@@ -32,6 +33,11 @@ class Made:
     attrs: tuple[tuple[str, Any], ...]
     args: tuple[Made, ...]
     shape: Shape
+
+    @property
+    def size(self) -> int:
+        """How many operators it has."""
+        return bool(self.args) + sum(a.size for a in self.args)
 
     @property
     def key(self) -> str:
@@ -80,13 +86,22 @@ class Known:
         """Whether one side follows from the other."""
         one, other = made(pair.one), made(pair.other)
         wanted = other.key
-        there = operators(one)
-        return any(
-            after.key == wanted
-            for ops, rewrite, here, to in self._ways
-            if ops <= there
-            for after in _after(rewrite, here, to, one)
-        )
+        seen: set[str] = set()
+        for after in self._steps(one):
+            if after.key == wanted:
+                return True
+            if after.key not in seen and after.size > other.size:
+                seen.add(after.key)
+                if any(last.key == wanted for last in self._steps(after, shorter=True)):
+                    return True
+        return False
+
+    def _steps(self, term: Made, *, shorter: bool = False) -> Iterator[Made]:
+        """Terms behind one step; `shorter`: of steps that leave operators out."""
+        there = operators(term)
+        for ops, rewrite, here, to in self._ways:
+            if ops <= there and (not shorter or _count(to) < _count(here)):
+                yield from _after(rewrite, here, to, term)
 
     def has_all(self, several: Sequence[Pair]) -> bool:
         """Whether several results together are a case of an equation of as many results; the first
@@ -121,6 +136,10 @@ def _ops(term: Application | str) -> frozenset[str]:
     if isinstance(term, str):
         return frozenset()
     return frozenset({term.op}).union(*map(_ops, term.args))
+
+
+def _count(term: Application | str) -> int:
+    return 0 if isinstance(term, str) else 1 + sum(map(_count, term.args))
 
 
 def _after(

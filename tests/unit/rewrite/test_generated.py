@@ -74,7 +74,6 @@ def test_a_theme_is_generated_the_same_again() -> None:
     assert first
 
 
-@pytest.mark.xfail(strict=True, reason="a turn of a turn takes two steps, pruning looks one ahead")
 @pytest.mark.slow
 def test_what_follows_from_a_smaller_one_is_left_out() -> None:
     found = {(str(r.left[0]), str(r.right[0])) for r in small("functions-turned")}
