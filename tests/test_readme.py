@@ -10,6 +10,7 @@ import torch
 
 from autotune.cli import execute
 from tests.pages import PAGES, ROOT, Reader, blocks, commands, reader, sections, text_of
+from tests.serial_firmware import simulated_board
 from tests.tflite_models import RELU, SAME, Operator, bias, conv, q, tflite_bytes, weights
 
 SHORTER = {"--time 5m": "--time 8s", "--time 1m": "--time 6s"}
@@ -30,6 +31,7 @@ def someone(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -
         yield found
 
 
+SERIAL_PORT = "/dev/ttyACM0,921600"
 PARTS = [(page, part) for page in PAGES for part, text in sections(page).items() if commands(text)]
 FOLDERS = (
     "autotune", "benchmarks", "configs", "cost_model", "docs", "examples", "rpc_server",
@@ -41,8 +43,15 @@ WHOLE = ("docs/GUIDE.md", "docs/LOG.md")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "part"), [p for p in PARTS if p[0] not in WHOLE])
-def test_the_commands_of_a_part_run_in_their_order(page: str, part: str, someone: Reader) -> None:
-    for line in commands(sections(page)[part]):
+def test_the_commands_of_a_part_run_in_their_order(
+    page: str, part: str, someone: Reader, tmp_path: Path
+) -> None:
+    lines = commands(sections(page)[part])
+    if any(SERIAL_PORT in line for line in lines):
+        port, _ = someone.servers.enter_context(simulated_board(tmp_path))
+        Path(port).chmod(0o666)  # workers are another user where root runs the tests
+        someone.replace[SERIAL_PORT] = port
+    for line in lines:
         someone.type(re.sub(r"--trials \d+", "--trials 12", line))
 
 

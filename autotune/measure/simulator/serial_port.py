@@ -41,7 +41,14 @@ class SerialPort:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         except OSError as error:
-            raise BoardGoneError(f"cannot open the serial port {path}: {error.strerror}") from None
+            hint = ""
+            if isinstance(error, PermissionError):
+                hint = (
+                    "; let the user that workers run as read and write it (as root: another one)"
+                )
+            raise BoardGoneError(
+                f"cannot open the serial port {path}: {error.strerror}{hint}"
+            ) from None
         try:
             tty.setraw(self._file)
             settings = termios.tcgetattr(self._file)

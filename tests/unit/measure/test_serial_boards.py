@@ -32,8 +32,8 @@ from autotune.runtime.on_simulated_board import SerialModels
 from autotune.target import host_target, load_target
 from rpc_server.board.serial_place import serial_place
 from tests.needs import needs
-from tests.pages import ROOT
 from tests.patience import PATIENCE_S
+from tests.serial_firmware import simulated_board
 from tests.unit.measure.test_simulated_cores import measured, small_model
 from tests.unit.rpc_server.boards import BoardProcess
 
@@ -191,25 +191,8 @@ def firmware(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The pty of a simulated board that runs the firmware, and its process."""
-    made = tmp_path_factory.mktemp("firmware") / "board.elf"
-    examples = ROOT / "examples/deploy"
-    sources = [examples / n for n in ("serial_board.c", "serial_board_mps2.c", "vectors.c")]
-    subprocess.run(
-        ["arm-none-eabi-gcc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Os",
-         "-mcpu=cortex-m4", "--specs=nosys.specs", "-Wl,--section-start=.vectors=0",
-         *map(str, sources), "-o", str(made)],
-        check=True, timeout=PATIENCE_S,
-    )  # fmt: skip
-    with subprocess.Popen(
-        ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "pty",
-         "-kernel", str(made)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        found = re.search(r"/dev/pts/\d+", process.stdout.readline())
-        assert found is not None
-        yield found[0], process
-        process.kill()
+    with simulated_board(tmp_path_factory.mktemp("firmware")) as found:
+        yield found
 
 
 @needs("cortex-m")
