@@ -27,7 +27,7 @@ from autotune.rewrite.work import saves
 Say = Callable[[str], None]
 Candidate = tuple[Pair, ...]
 """A pair of terms, or several that share what they become parts of."""
-_MOST_OPERATORS = 4
+_MOST_OPERATORS = 5
 """Operators of both sides, at most, of equations of one result: larger ones are many, take most of
 the time, and mostly say in what order things may be."""
 _BATCH = 64
