@@ -1,4 +1,4 @@
-"""Int8 models as C for simulated microcontrollers: bytes, exactness, cycles, beside published times.
+"""Int8 models as C for simulated microcontrollers: bytes, exactness, cycles, published times.
 
     python benchmarks/microcontrollers.py FOLDER/*.tflite [--cores cortex-m4,cortex-m7,cortex-m55]
         [--kernels]

@@ -132,7 +132,7 @@ def _exported(
     return Exported(
         face=face,
         target=image.target,
-        about=json.dumps(said),
+        about=json.dumps(said, separators=(",", ": ")),
         seal=None if inside else seal(image.constants.data, said),
     )
 

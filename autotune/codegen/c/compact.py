@@ -266,7 +266,8 @@ class CompactWriter(CStatementWriter):
             self.helpers.written(text, text)
         self.helpers.written(
             name,
-            f"""static inline MAYBE_UNUSED i32 {name}(const {first} *a, const {second} *b, i32 sum) {{
+            f"""static inline MAYBE_UNUSED i32 {name}(
+    const {first} *a, const {second} *b, i32 sum) {{
 #if defined(__ARM_FEATURE_DSP)
     u32 x, y;
     memcpy(&x, a, 4);

@@ -153,12 +153,13 @@ def test_other_cores_code_compiles_without_a_warning(
         run([*compiler, *cpu, *strict, level, "main.c", "model.c"], tmp_path)
 
 
+@needs("cortex-m")
 @pytest.mark.parametrize(
     ("target", "triple", "cpu"),
     [
-        pytest.param("cortex-m4", "thumb-freestanding-eabi", "cortex_m4", marks=needs("cortex-m")),
-        pytest.param("cortex-m33", "thumb-freestanding-eabi", "cortex_m33", marks=needs("cortex-m")),
-        pytest.param("cortex-m55", "thumb-freestanding-eabihf", "cortex_m55", marks=needs("cortex-m")),
+        ("cortex-m4", "thumb-freestanding-eabi", "cortex_m4"),
+        ("cortex-m33", "thumb-freestanding-eabi", "cortex_m33"),
+        ("cortex-m55", "thumb-freestanding-eabihf", "cortex_m55"),
         ("rv32imac", "riscv32-freestanding", "generic_rv32+m+a+c"),
     ],
 )  # fmt: skip
