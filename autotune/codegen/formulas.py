@@ -1,9 +1,10 @@
 """Element functions as formulas of float32 arithmetic, written once for every language.
 
 In: whatever writes arithmetic (an LLVM function, a C function) and an argument of it. Out: the
-result. No formula branches, so that all of them work on vectors. None relies on a fused
-multiply-add, and contraction does no harm: what has to be exact is a product of factors of 12 bits
-each. Errors are in ulp, of results that are normal numbers, over all of float32 (tests/contracts/
+result. No formula branches, so that all of them work on vectors. None needs a fused multiply-add,
+and contraction does no harm: what has to be exact is a product of factors of 12 bits each or, with
+fewer instructions where a processor has them, a multiply-add that is rounded once. Errors are in
+ulp, of results that are normal numbers, over all of float32 (tests/contracts/
 test_element_functions.py):
 
     function   ulp   results below 2**-126       function   ulp   results below 2**-126
@@ -29,7 +30,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autotune.codegen.arithmetic import FormulaWriter
+from autotune.codegen.arithmetic import FormulaWriter, FusedWriter
 
 Formula = Callable[..., str]
 
@@ -39,6 +40,11 @@ EXPM1 = (1.387187862e-3, 8.366876282e-3, 4.166743159e-2, 1.666654199e-1, 4.99999
 """(e**r - 1 - r) / r**2, |r| <= ln(2) / 2."""
 FINE_EXP = (*EXPM1, 1.0, 1.0)
 """e**r again, where it is one of several roundings."""
+EXP2 = (
+    1.535336050e-4, 1.339887502e-3, 9.618436918e-3, 5.550332367e-2, 2.402264774e-1, 6.931471825e-1,
+    1.0,
+)  # fmt: skip
+"""2**r, |r| <= 1/2, where it is one of several roundings."""
 LOG = (
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
@@ -73,6 +79,12 @@ GELU_BOTTOM = tuple(c / TAIL_TOP[-1] for c in TAIL_TOP[:-1])
 """v's bottom / sqrt(2 pi) and v's top, so scaled that the last of the first is 1/2 and that of the
 second, which is left out, is 1."""
 GELU_TANH = (2 * math.sqrt(2 / math.pi), 2 * math.sqrt(2 / math.pi) * 0.044715)
+GELU_TANH_OF_TWO = tuple(c * math.log2(math.e) for c in GELU_TANH)
+SLOPE_STEP = 2.0**-20
+"""What such a slope has more than the first of these, cut to multiples of this, is exact: slopes
+are below 16."""
+ROUNDER = 1.5 * 2.0**23
+"""Adding it rounds to an integer, which then stands in the lowest bits."""
 SCALE = 32
 """Powers of e are computed times two to this power, and products of them are scaled back last: so
 they end in denormal numbers rather than in 0."""
@@ -229,7 +241,7 @@ def silu(w: FormulaWriter, x: str) -> str:
     a, limit = w.call("fabs", x), w.const(NOTHING)
     far = w.compare("ogt", a, limit)
     high = w.op("fsub", w.const(0.0), w.choose(far, limit, a))
-    return _weighted(w, (x, x), (high, ""), far)
+    return _weighted(w, (x, x), _scaled_exp(w, high, ""), far)
 
 
 def swish(w: FormulaWriter, x: str, slope: str) -> str:
@@ -260,6 +272,29 @@ def gelu_tanh(w: FormulaWriter, x: str) -> str:
     a, limit = w.call("fabs", x), w.const(10.74)
     far = w.compare("ogt", a, limit)
     a = w.choose(far, limit, a)
+    fused = w.fused()
+    power = _scaled_exp(w, *_gelu_exponent(w, a)) if fused is None else _gelu_power(fused, a)
+    return _weighted(w, (x, x), power, far)
+
+
+def _gelu_power(w: FusedWriter, a: str) -> tuple[str, str]:
+    """See `_scaled_exp`, of -(c a + d a**3): a slope and what it lacks, times a, powers of two."""
+    linear, cubic = GELU_TANH_OF_TWO
+    start, steep = SLOPE_STEP * round(linear / SLOPE_STEP), float(np.float32(cubic))
+    square, zero = w.op("fmul", a, a), w.const(0.0)
+    more = w.fma_once(a, a, w.op("fsub", zero, square))
+    slope = w.fma_once(square, w.const(-steep), w.const(-start))
+    lack = w.fma_once(square, w.const(-steep), w.op("fsub", w.const(-start), slope))
+    rest = w.fma(more, w.const(-steep), w.const(start - linear))
+    lack = w.op("fadd", lack, w.fma(square, w.const(steep - cubic), rest))
+    # The nearest integer is taken away from the product before that is rounded.
+    shifted = w.fma_once(a, slope, w.const(ROUNDER))
+    r = w.fma_once(a, slope, w.op("fsub", w.const(ROUNDER), shifted))
+    return _scaled_power(w, shifted, w.polynomial(w.fma(a, lack, r), EXP2))
+
+
+def _gelu_exponent(w: FormulaWriter, a: str) -> tuple[str, str]:
+    """-(c a + d a**3) in two parts."""
     linear, cubic = GELU_TANH
     whole, part = _cut(linear), _cut(cubic)
     first = w.upper(a)
@@ -277,13 +312,13 @@ def gelu_tanh(w: FormulaWriter, x: str) -> str:
     high = w.op("fmul", first, factor)
     low = w.fma(rest, factor, w.op("fmul", a, left))
     zero = w.const(0.0)
-    return _weighted(w, (x, x), (w.op("fsub", zero, high), w.op("fsub", zero, low)), far)
+    return w.op("fsub", zero, high), w.op("fsub", zero, low)
 
 
-def _weighted(w: FormulaWriter, x_z: tuple[str, str], parts: tuple[str, str], far: str) -> str:
-    """x / (1 + e**-z) by the two parts of -|z|; e**-|z| is 0 where the flag `far` is set."""
+def _weighted(w: FormulaWriter, x_z: tuple[str, str], power: tuple[str, str], far: str) -> str:
+    """x / (1 + e**-z) by e**-|z|, see `_scaled_exp`, which is 0 where the flag `far` is set."""
     (x, z), zero = x_z, w.const(0.0)
-    large, e = _scaled_exp(w, *parts)
+    large, e = power
     large = w.choose(far, zero, large)
     small = w.op("fmul", w.op("fmul", x, large), w.const(2.0**-SCALE))
     top = w.choose(w.compare("olt", z, zero), small, x)
@@ -293,7 +328,12 @@ def _weighted(w: FormulaWriter, x_z: tuple[str, str], parts: tuple[str, str], fa
 def _scaled_exp(w: FormulaWriter, high: str, low: str) -> tuple[str, str]:
     """(e**(high + low) * 2**SCALE, the power itself)."""
     shifted, r = w.reduced(high, low)
-    large = w.times_power(w.polynomial(r, FINE_EXP), shifted, SCALE)
+    return _scaled_power(w, shifted, w.polynomial(r, FINE_EXP))
+
+
+def _scaled_power(w: FormulaWriter, shifted: str, p: str) -> tuple[str, str]:
+    """(p * 2**(n + SCALE), p * 2**n), n in the lowest bits of `shifted`."""
+    large = w.times_power(p, shifted, SCALE)
     return large, w.op("fmul", large, w.const(2.0**-SCALE))
 
 

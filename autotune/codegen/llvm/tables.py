@@ -16,6 +16,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autotune.codegen.llvm.fused import FusedMath
 from autotune.codegen.llvm.math import MathWriter, float_text
 
 
@@ -39,7 +40,7 @@ _ROUNDER = 1.5 * 2.0**23
 """Adding it rounds to an integer, which then stands in the lowest bits."""
 
 
-class NarrowTableMath(MathWriter):
+class NarrowTableMath(FusedMath):
     """Writer of erf by permutes of registers of eight floats (AVX2)."""
 
     table: ClassVar[ErfTable] = NARROW
@@ -142,7 +143,9 @@ def math_of(features: Set[str], *, reproducible: bool = False) -> type[MathWrite
         return ExactRootMath
     if "+avx512f" in features:
         return TableMath
-    return NarrowTableMath if "+avx2" in features else MathWriter
+    if "+avx2" in features:
+        return NarrowTableMath
+    return FusedMath if "+neon" in features else MathWriter
 
 
 @functools.cache
