@@ -10,7 +10,7 @@ import math
 from typing import ClassVar
 
 from autotune.codegen.arithmetic import FusedWriter
-from autotune.codegen.formulas import ROUNDER
+from autotune.codegen.formulas_scaled import ROUNDER
 from autotune.codegen.llvm.math import MathWriter
 from autotune.codegen.llvm.text import suffix_text
 
