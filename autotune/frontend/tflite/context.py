@@ -8,7 +8,8 @@ An importer is one function: it reads the operator's tensors and options through
         return n.op("relu", n.input(0))
 
 Tensors of int8 are uint8 in graphs, 128 more: what instructions multiply. Only a model's edges
-have the others. Those of uint8, as older converters wrote them, are what they are. Importers raise ModelError or UnsupportedOpError with a plain message; the caller
+have the others. Those of uint8, as older converters wrote them, are what they are.
+Importers raise ModelError or UnsupportedOpError with a plain message; the caller
 adds the operator and its place.
 """
 
@@ -175,9 +176,9 @@ class OperatorContext(Assembler):
         tensors = [self.tensor(p) for p in positions] + [self.result()]
         kinds = [t.dtype for t in tensors]
         known = ("int8", "uint8") if unsigned else ("int8",)
-        if set(kinds) <= set(known) and len(set(kinds)) == 1:
-            if all(t.scales.size for t in tensors):
-                return True
+        alike = kinds[0] in known and len(set(kinds)) == 1
+        if alike and all(t.scales.size for t in tensors):
+            return True
         if all(k == "float32" for k in kinds):
             return False
         raise UnsupportedOpError(
