@@ -94,8 +94,8 @@ class NativeSession:
         first = self._pointer + FIRST_INPUT * ctypes.sizeof(ctypes.c_void_p)
         self._words = (ctypes.c_void_p * 3)(self._code, first, self._pointer)
         self.words_address = ctypes.addressof(self._words)
-        """Of the entry, where pointers of inputs and outputs begin, and what the entry takes, for
-        native callers that place these pointers."""
+        """Address of three words for native callers that place pointers themselves: the entry,
+        where pointers of inputs and outputs begin, and what the entry takes."""
 
     def _own_blocks(self) -> tuple[Bytes, Bytes]:
         """Arena and workspace."""
