@@ -16,7 +16,6 @@ from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
 from autotune.runtime.session import NOWHERE
 from autotune.types import Array
 
-
 RESERVED_SHARE = 4
 """Of this machine's memory, the part up to which the addresses of an arena are reserved."""
 

@@ -9,7 +9,6 @@ from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.push_transposes import factor_groups, inverse
 from autotune.graph.rewriter import Rewriter, rewritten
 
-
 LARGE_BYTES = 64 << 20
 """Bytes of weights whose permuted copy is worth its memory only for few columns."""
 FEW_COLUMNS = 256
