@@ -1,12 +1,14 @@
 """Inner loops of default schedules by llvm-mca: multiply-adds a cycle, without the machine.
 
     python benchmarks/mca.py resnet50.onnx minilm.onnx [--target cortex-a72] [--kernels]
+        [--precision bf16]
 
 In: models and names of targets. Out: a row per model and target: multiply-adds a cycle in the
 loops that sum products into registers, weighted by how often these run; what llvm-mca allows of
 them alone, and with all that a loop's instructions need of ports and dispatch; the slowest kernel
 that has 1 % of the multiply-adds; loads and stores to the stack in these loops. `--kernels` adds a
-row per kernel.
+row per kernel. Of a target with matrix tiles (AMX), a row of those kernels that multiply tiles
+(benchmarks/mca_tiles.py).
 
 llvm-mca predicts a loop whose data are in the first cache. Debian has it in `llvm`, and newer ones
 in `llvm-22` and the like: the newest that is installed is used, since the models of cores differ.
@@ -16,12 +18,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import itertools
 import math
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,23 +52,15 @@ from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
 from autotune.types import Task
+from benchmarks.mca_code import alone, code_blocks, matched, predicted
+from benchmarks.mca_tiles import TileScore, tile_score
 from search_spaces.base import rule_for
 
 TARGETS = ("cortex-a72", "neoverse-n1", "neoverse-v1", "apple-m1")
 RULES = ("contraction", "attention")
 """Rules of kernels that are nothing but products of matrices, and what is fused with them."""
-NEWEST = 40
-"""Version of LLVM from which llvm-mca is looked for downwards."""
-ITERATIONS = 100
-"""Of a loop: its steady state counts."""
-CHAINS = 24
-"""Independent sums that show what multiply-adds alone reach."""
 SLOW_SHARE = 0.01
 """Of a model's multiply-adds: kernels with fewer are not named as its slowest."""
-_LABEL = re.compile(r"([.\w$]+):")
-_BRANCH = re.compile(r"(b|b\..*|cbn?z|tbn?z|j\w+)\s")
-_MULTIPLY_ADD = re.compile(r"(v?fn?m(la|ls|ad|sb|add|sub)|bfdot|bfmmla|[su]+dot|[su]+mmla)\w*\s")
-_PRODUCT = re.compile(r"v?fmul\w*\s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,27 +72,6 @@ class ProductLoop:
     """How often it runs."""
     multiply_adds: int
     """Vectors of them each time, as many lanes as the target's at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeBlock:
-    """Assembly without labels and branches inside."""
-
-    lines: tuple[str, ...]
-
-    @property
-    def multiply_adds(self) -> int:
-        return sum(bool(_MULTIPLY_ADD.match(line)) for line in self.lines)
-
-    @property
-    def products(self) -> int:
-        """The same with those of the first step of a sum, to which nothing is added."""
-        return self.multiply_adds + sum(bool(_PRODUCT.match(line)) for line in self.lines)
-
-    @property
-    def spills(self) -> int:
-        """Instructions that load from the stack or store to it."""
-        return sum("[sp" in line or "(%rsp" in line for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,108 +208,21 @@ def _is_product(store: Store) -> bool:
     return not any(isinstance(factor, Table | Const) for factor in value.args)
 
 
-# ------------------------------------------------------------------------------------- assembly
-
-
-def code_blocks(assembly: str) -> list[CodeBlock]:
-    """Its blocks, in the order of the text."""
-    found, lines = [], list[str]()
-
-    def end() -> None:
-        if lines:
-            found.append(CodeBlock(lines=tuple(lines)))
-        lines.clear()
-
-    for row in assembly.splitlines():
-        if _LABEL.match(row):
-            end()
-            continue
-        line = re.split(r"//|#(?!-?\d)", row)[0].strip()
-        if line and not line.startswith("."):
-            lines.append(line)
-            if _BRANCH.match(line):
-                end()
-    end()
-    return found
-
-
-def matched(loops: Sequence[ProductLoop], code: Sequence[CodeBlock]) -> list[CodeBlock]:
-    """The code of each loop. Raises ValueError where one has none of as many multiply-adds."""
-    out, rest = [], iter(code)
-    for loop in loops:
-        count = loop.multiply_adds
-        out.append(next((c for c in rest if count in (c.multiply_adds, c.products)), None))
-    missing = [loop for loop, c in zip(loops, out, strict=True) if c is None]
-    if missing:
-        raise ValueError(f"no code for {missing[0]} among {[c.multiply_adds for c in code]}")
-    return [c for c in out if c is not None]
-
-
-# ------------------------------------------------------------------------------------- llvm-mca
-
-
-@functools.cache
-def program_name() -> str:
-    """The newest llvm-mca. Raises FileNotFoundError where there is none."""
-    names = [*(f"llvm-mca-{n}" for n in range(NEWEST, 0, -1)), "llvm-mca"]
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        raise FileNotFoundError("llvm-mca is missing: apt-get install llvm")
-    return found
-
-
-@functools.cache
-def predicted(lines: tuple[str, ...], target: Target) -> tuple[float, float]:
-    """(cycles of an iteration, the same if dependences never waited)."""
-    command = [
-        program_name(), f"-mtriple={target.triple}", f"-mcpu={target.cpu}",
-        f"-mattr={target.features}", f"-iterations={ITERATIONS}",
-    ]  # fmt: skip
-    done = subprocess.run(
-        command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise ValueError(f"{program_name()}: {done.stderr.strip()[:300]}")
-    total, bound = (
-        re.search(rf"{name}:\s+([\d.]+)", done.stdout) for name in ("Total Cycles", "RThroughput")
-    )
-    if total is None or bound is None:
-        raise ValueError(f"{program_name()} says no cycles")
-    return float(total[1]) / ITERATIONS, float(bound[1])
-
-
-def alone(loop: CodeBlock, target: Target) -> float:
-    """Cycles of the loop's multiply-adds, if each had operands that are there: enough sums to hide
-    the latency, by the form of the instruction that most of them have."""
-    forms = [_form(line) for line in loop.lines if _MULTIPLY_ADD.match(line)]
-    common = max(set(forms), key=forms.count)
-    lines = tuple(common.replace("SUM", str(i)) for i in range(CHAINS))
-    return loop.products * predicted(lines, target)[0] / CHAINS
-
-
-def _form(line: str) -> str:
-    """An instruction with a sum that is yet to be named, and operands that nothing writes."""
-    sums, rest = line.split(",", 1)
-    registers = iter((30, 31, 29))
-    rest = re.sub(r"\b([vz])\d+", lambda m: f"{m[1]}{next(registers)}", rest)
-    return re.sub(r"(?<=[vz])\d+", "SUM", sums) + "," + re.sub(r"\[\d\]", "[0]", rest)
-
-
 # --------------------------------------------------------------------------------------- scores
 
 
-def score(task: Task, target: Target) -> Score | None:
+def score(task: Task, target: Target) -> Score | TileScore | None:
     """A kernel's inner loops, by its default schedule; None where it is no product of matrices."""
     rule = rule_for(task, target)
     if rule.name not in RULES:
         return None
     config = cost_model.default(task, Machine.of(target), rule)
     program = apply_schedule(build_program(task), rule.schedule(task, target, config))
-    loops = product_loops(program, target.lanes())
-    text = LlvmBackend().source(program, target, "kernel")
-    code = matched(loops, code_blocks(assembly_text(text, target)))
-    rows = []
-    for loop, block in zip(loops, code, strict=True):
+    code = code_blocks(assembly_text(LlvmBackend().source(program, target, "kernel"), target))
+    if any(block.tile_products for block in code):
+        return tile_score(task, code)
+    loops, rows = product_loops(program, target.lanes()), []
+    for loop, block in zip(loops, matched(loops, code), strict=True):
         cycles, bound = predicted(block.lines, target)
         n = loop.iterations
         rows.append(Score(
@@ -351,19 +233,28 @@ def score(task: Task, target: Target) -> Score | None:
 
 
 def rows_of(model: str, target: Target, *, kernels: bool) -> Iterator[str]:
-    """The model's row of the table, after those of its kernels if these are wanted."""
+    """The model's row of the table, after those of its kernels if these are wanted, and one of
+    kernels that multiply tiles where there are some."""
     prepared = prepare(load_model(model), target.precision, None, short=target.short_tensors)
-    found = []
+    found, tiles = list[Score](), list[TileScore]()
     for task, count in arranged(prepared.graph, target).weights().items():
         one = score(task, target)
-        if one is not None:
+        if isinstance(one, Score):
             found.append(one.times(count))
-            if kernels:
-                shapes = " ".join("x".join(map(str, v.type.shape)) for v in task.values[:2])
-                yield f"{task.nodes[task.anchor].op} {shapes} | {target.name} | {one} |"
-    total = Score.total(found)
-    heavy = [s.share for s in found if s.work > SLOW_SHARE * total.work]
-    yield f"| {Path(model).stem} | {target.name} | {total} | {100 * min(heavy):.0f} % |"
+        elif one is not None:
+            tiles.append(one.times(count))
+        if one is not None and kernels:
+            shapes = " ".join("x".join(map(str, v.type.shape)) for v in task.values[:2])
+            yield f"{task.nodes[task.anchor].op} {shapes} | {target.name} | {one} |"
+    named = f"| {Path(model).stem} | {target.name}"
+    if found:
+        total = Score.total(found)
+        heavy = [s.share for s in found if s.work > SLOW_SHARE * total.work]
+        yield f"{named} | {total} | {100 * min(heavy):.0f} % |"
+    if tiles:
+        both = TileScore.total(tiles)
+        heavy = [s.share for s in tiles if s.work > SLOW_SHARE * both.work]
+        yield f"{named}, tiles | {both} | {100 * min(heavy):.0f} % |"
 
 
 def main() -> int:
@@ -371,6 +262,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="+")
     parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
+    parser.add_argument("--precision", default="float32")
     parser.add_argument("--kernels", action="store_true", help="a row per kernel, too")
     args = parser.parse_args()
     print("| model | core | a cycle | alone | bound | share | spills | slowest |")
@@ -378,7 +270,8 @@ def main() -> int:
     try:
         for model in args.models:
             for name in args.target or TARGETS:
-                for row in rows_of(model, load_target(name), kernels=args.kernels):
+                target = load_target(name).with_precision(args.precision)
+                for row in rows_of(model, target, kernels=args.kernels):
                     print(row, flush=True)
     except (AutotuneError, FileNotFoundError, ValueError) as error:
         sys.exit(f"error: {error}")

@@ -8,14 +8,14 @@ keeps nothing between runs outside of an instance. Vectors are those of GCC and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from autotune.codegen.base import EntryCall
 from autotune.codegen.c.source import CSource, decoded_calls
 from autotune.export.c_tidy import tidied
-from autotune.export.errors import FIXED_CODES, Code, message
+from autotune.export.errors import Code, message
 from autotune.export.exported import Exported
 from autotune.export.interface import CopiedOutput, Interface, port_bytes
 from autotune.memory import ALIGNMENT, Bytes
@@ -23,6 +23,8 @@ from autotune.runtime.image import CONSTANTS, FIRST_INPUT, ModelImage, Port
 
 _WORDS_A_LINE = 8
 """Numbers on a line of generated C."""
+_RETURNED = (Code.OK, Code.BAD_MEMORY)
+"""What the functions return beside BAD_ARGUMENT."""
 _HEAD = """\
 #include "model.h"
 #include <math.h>
@@ -104,17 +106,26 @@ def _instance(model: Exported[Interface]) -> str:
     return f"struct {face.prefix} {{\n    char *bases[{face.pointers}];\n}};\n"
 
 
-def _entry(calls: Iterable[EntryCall]) -> str:
+def _entry(calls: Sequence[EntryCall]) -> str:
+    """Weights are named where they are, so that compilers know where kernels find them; other
+    pointers are read once."""
+    read = sorted({base for call in calls for base, _ in call.args} - {CONSTANTS})
     lines = ["static void entry(char *const *bases)", "{"]
+    lines += [f"    char *const base{base} = bases[{base}];" for base in read]
     for call in calls:
-        given = ", ".join(f"bases[{base}] + {offset}" for base, offset in call.args)
+        given = ", ".join(
+            f"{'(char *)weights' if base == CONSTANTS else f'base{base}'} + {offset}"
+            for base, offset in call.args
+        )
         lines.append(f"    {call.symbol}({given});")
-    return "\n".join([*lines, "    (void)bases;", "}", ""])
+    return "\n".join([*lines, *([] if read else ["    (void)bases;"]), "}", ""])
 
 
 def _answers(model: Exported[Interface]) -> list[str]:
     p, face = model.face.prefix, model.face
-    texts = ",\n".join(f"        {_string(message(code))}" for code in FIXED_CODES)
+    answers = "\n".join(
+        f"    if (code == {code.value}) return {_string(message(code))};" for code in _RETURNED
+    )
     out = [
         f"const char *{p}_about(void) {{ return {_string(model.about)}; }}",
         f"size_t {p}_memory_bytes(void) {{ return {face.memory_bytes}; }}",
@@ -124,10 +135,8 @@ def _answers(model: Exported[Interface]) -> list[str]:
         f"""
 const char *{p}_error(int32_t code)
 {{
-    static const char *const texts[] = {{
-{texts}
-    }};
-    return texts[code >= 0 && code < {len(FIXED_CODES)} ? code : {Code.BAD_ARGUMENT.value}];
+{answers}
+    return {_string(message(Code.BAD_ARGUMENT))};
 }}
 """,
     ]

@@ -132,7 +132,7 @@ def _exported(
     return Exported(
         face=face,
         target=image.target,
-        about=json.dumps(said),
+        about=json.dumps(said, separators=(",", ": ")),
         seal=None if inside else seal(image.constants.data, said),
     )
 
@@ -192,7 +192,7 @@ def about(image: Image, options: ExportOptions) -> dict[str, str | int]:
         "features": image.target.features,
         "threads": image.target.threads,
         "precision": image.target.precision,
-        **dict(image.versions),
+        **{name: version for name, version in image.versions if version},
         "digest": image.digest(),
     }
 

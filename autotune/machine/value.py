@@ -41,6 +41,16 @@ TILE_CORES = frozenset(("+amx-tile", "+avx512fp16"))
 WIDENED_BF16_PRODUCTS = 0.4
 """Products of bfloat16 per lane and multiply-add of float32 where operands are widened first: two
 multiply-adds, and four instructions that put their operands in place (assumed)."""
+PAIRED_BYTE_PRODUCTS = 0.7
+"""Products of bytes per lane and multiply-add of float32 where bytes are widened and summed in
+pairs of 16 bits (x86-64 without VNNI; llvm-mca: 0.67 with AVX2, 0.94 with AVX-512)."""
+SINGLE_BYTE_PRODUCTS = 0.5
+"""The same where each is widened and multiplied by itself (llvm-mca: Cortex-A72)."""
+SIGNED_DOT_SHARE = 0.27
+"""Products of uint8 by int8 over those of int8 alone by the instruction that has only these: what
+was taken from the former is added again (llvm-mca: Neoverse N1, Apple M1)."""
+BYTE_DOTS = frozenset(("+avx512vnni", "+avxvnni", "+i8mm"))
+"""Features with an instruction for products of uint8 by int8."""
 SMALL_MATRICES = {"matrix_bf16": "bf16", "matrix_int8": "int8"}
 """Algorithms by products of small matrices in vectors -> those by dot products of the same
 type."""
@@ -86,14 +96,26 @@ class Machine:
         speeds = self.cpu if TILE_CORES.isdisjoint(features) else shipped_tile_speeds()
         if algorithm == "bf16" and not self.target.multiplies_bfloat16:
             return WIDENED_BF16_PRODUCTS
+        share = self._byte_share(features) if algorithm == "int8" else 1.0
         measured = self._measured_products(algorithm)
         if measured is not None:
-            return measured
+            return share * measured
         if algorithm in SMALL_MATRICES:
             return MATRIX_OF_DOT * self.products_per_lane(SMALL_MATRICES[algorithm])
         name = f"{algorithm}_products_per_lane"
         known = name in {f.name for f in fields(TileCoreSpeeds)}
-        return float(getattr(speeds, name, 0.0 if known else 1.0))
+        return share * float(getattr(speeds, name, 0.0 if known else 1.0))
+
+    def _byte_share(self, features: set[str]) -> float:
+        """Products of bytes at the peak over those of a core with an instruction for them."""
+        if self.target.kind != "cpu" or not BYTE_DOTS.isdisjoint(features):
+            return 1.0
+        if "+dotprod" in features:
+            return SIGNED_DOT_SHARE
+        paired = self.target.triple.startswith("x86_64")
+        return (PAIRED_BYTE_PRODUCTS if paired else SINGLE_BYTE_PRODUCTS) / (
+            self.cpu.int8_products_per_lane
+        )
 
     def _measured_products(self, algorithm: str) -> float | None:
         """What its instruction reached here; None where that was not measured."""

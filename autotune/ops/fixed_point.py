@@ -33,8 +33,9 @@ _PRODUCT = 31
 
 
 class Requantize:
-    """Rounded products by fixed point. `least_shift` is what no shift is below: from 32 on (33
-    where it is rounded once) all but the product is computed in 32 bits."""
+    """Rounded products by fixed point. `least_shift` is what no shift is below: from 31 on (33
+    where it is rounded once) all but the product is computed in 32 bits, from 32 on without asking
+    whether there is a second rounding."""
 
     name = "requantize"
     kind: OpKind = "elementwise"
@@ -61,14 +62,14 @@ class Requantize:
         elif not twice and least > _PRODUCT + 1:
             upper = fn("to_int32", fn("shift_right", product, Const(32, "int64")))
             body = _halved(upper, fn("sub", shift, _whole(33)), "int32")
+        elif twice and least == _PRODUCT:
+            body = _divided_again(_nearest(product), product, shift)
         else:
             count = fn("min", shift, _whole(_PRODUCT)) if twice else shift
             less = fn("to_int64", fn("sub", count, _whole(1)))
             body = fn("to_int32", _halved(product, less, "int64"))
             if twice:
-                rest = fn("sub", shift, _whole(_PRODUCT))
-                again = _halved_away(_nearest(product), fn("max", rest, _whole(1)))
-                body = fn("where", fn("gt", rest, _whole(0)), again, body)
+                body = _divided_again(body, product, shift)
         return (Compute(output[0], output[1].dtype, axes, body),)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
@@ -89,6 +90,13 @@ def _nearest(product: Value) -> Value:
     """product / 2**31, halves up, which is within 32 bits."""
     half = fn("add", product, Const(1 << 30, "int64"))
     return fn("to_int32", fn("shift_right", half, Const(_PRODUCT, "int64")))
+
+
+def _divided_again(once: Value, product: Value, shift: Value) -> Value:
+    """What is rounded once, or where the shift is above 31 the product rounded twice."""
+    rest = fn("sub", shift, _whole(_PRODUCT))
+    again = _halved_away(_nearest(product), fn("max", rest, _whole(1)))
+    return fn("where", fn("gt", rest, _whole(0)), again, once)
 
 
 def _halved_away(x: Value, count: Value) -> Value:

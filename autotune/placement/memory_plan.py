@@ -48,6 +48,8 @@ class MemoryPlan:
     """(storage that dies, storage written over it)."""
     cleared: tuple[tuple[int, str], ...] = ()
     """(number of a call, storage whose halo must be zeroed before it): others used its memory."""
+    least_bytes: int = 0
+    """Bytes that are alive at once in the fullest call: no plan has less."""
 
 
 def plan_memory(partition: Partition, *, in_place: bool = True, lend: bool = False) -> MemoryPlan:
@@ -63,6 +65,7 @@ def plan_memory(partition: Partition, *, in_place: bool = True, lend: bool = Fal
         arena_bytes=arena_bytes,
         in_place=pairs,
         cleared=_cleared(blocks, partition, offsets),
+        least_bytes=_least_bytes(blocks),
     )
 
 
@@ -247,10 +250,7 @@ def _smallest_plan(blocks: Sequence[Block]) -> tuple[int, dict[str, int]]:
 def _promoted(order: list[Block]) -> tuple[int, dict[str, int]]:
     """The smallest plan of an order and of those in which, time after time, the block that ends
     last is placed first: until no more memory is taken than is alive at once, or `PROMOTIONS`."""
-    starts = {b.first for b in order}
-    alive = (sum(b.nbytes for b in order if b.first <= at <= b.last) for at in starts)
-    least = max(alive, default=0)
-    best = _place(order)
+    least, best = _least_bytes(order), _place(order)
     for _ in range(PROMOTIONS):
         total, offsets = found = _place(order)
         best = min(best, found, key=lambda plan: plan[0])
@@ -259,6 +259,12 @@ def _promoted(order: list[Block]) -> tuple[int, dict[str, int]]:
         last = max(order, key=lambda b: offsets[b.storages[0]] + b.nbytes)
         order = [last, *(b for b in order if b is not last)]
     return best
+
+
+def _least_bytes(blocks: Sequence[Block]) -> int:
+    starts = {b.first for b in blocks}
+    alive = (sum(b.nbytes for b in blocks if b.first <= at <= b.last) for at in starts)
+    return max(alive, default=0)
 
 
 def _place(order: Sequence[Block]) -> tuple[int, dict[str, int]]:

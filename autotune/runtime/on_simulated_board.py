@@ -39,20 +39,20 @@ class SimulatedModel:
                 f"{image.name} is no model in C, which a simulated board compiles; compile the "
                 "model it came from for the board (--device)"
             )
-        self._image = image
+        self.image = image
         self.core = engine.core(image.target)
         self._blocks: list[Array] = []
         self._memory: CoreMemory | None = None
 
     def compiled(self, boot: str) -> bytes:
         """Raises BuildError."""
-        *kernels, calls = self._image.objects
+        *kernels, calls = self.image.objects
         sources = [CSource.decode(code) for code in kernels if code]
         return image_of(sources, decoded_calls(calls), self.core, boot)
 
     def memory(self, inputs: Sequence[bytes]) -> CoreMemory:
         """Raises FeedError, and BuildError where it is more than the board has."""
-        image = self._image
+        image = self.image
         if [len(data) for data in inputs] != [port.type.nbytes for port in image.inputs]:
             raise FeedError(
                 f"expected inputs of {[port.type.nbytes for port in image.inputs]} bytes, got "
@@ -79,9 +79,9 @@ class SimulatedModel:
         self._memory.take(left)
         outputs = [
             np.ascontiguousarray(port.view(self._blocks[port.base])).tobytes()
-            for port in self._image.outputs
+            for port in self.image.outputs
         ]
-        data_bytes = sum(b.nbytes for b in self._blocks) - self._image.constants.nbytes
+        data_bytes = sum(b.nbytes for b in self._blocks) - self.image.constants.nbytes
         clock_hz = self.core.clock_hz
         header = {
             "sizes": [len(data) for data in outputs],
@@ -95,9 +95,9 @@ class SimulatedModel:
     def _kernels_s(self, sections: Sequence[Counted]) -> list[float]:
         """Seconds of each of the model's kernels, with those of the zeros written around values
         before it."""
-        rows, cycles = self._image.kernels, 0
+        rows, cycles = self.image.kernels, 0
         out: list[float] = []
-        calls = decoded_calls(self._image.objects[-1])
+        calls = decoded_calls(self.image.objects[-1])
         for call, section in zip(calls, sections, strict=True):
             cycles += section.cycles
             if len(out) < len(rows) and call.symbol == rows[len(out)].symbol:

@@ -13,13 +13,15 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from autotune.errors import ArtifactError
+from autotune.errors import ArtifactError, TargetError
+from autotune.exactness import possible
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.runtime.host import check_host
 from autotune.target import MAX_THREADS, Target, host_target, load_target
 from autotune.types import Attr, Task, TensorType
 from tests.contracts.test_rules import TASKS, batched, conv, layer_norm, scatter
+from tests.properties.further_tasks import further_task
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import matmul, node, task, unary, value
 
@@ -58,7 +60,7 @@ def machines(draw: st.DrawFn, kind: str = "cpu") -> Target:
     """A processor with any caches, vectors, registers and threads."""
     code = draw(st.sampled_from(code_targets())) if kind == "cpu" else load_target(kind)
     threads = draw(st.sampled_from(COMMON_THREADS) | st.integers(1, 64))
-    return dataclasses.replace(
+    found = dataclasses.replace(
         code,
         vector_bytes=draw(st.sampled_from([16, 32, 64])),
         vector_registers=draw(st.sampled_from([16, 32]) | st.integers(16, 32)),
@@ -72,6 +74,17 @@ def machines(draw: st.DrawFn, kind: str = "cpu") -> Target:
         accuracy=draw(st.sampled_from(["normal", "normal", "strict"])),
         precision=draw(st.sampled_from(["float32"] * 4 + ["bfloat16"])),
     )
+    wanted = dataclasses.replace(found, accuracy="reproducible")
+    return wanted if draw(st.integers(0, 7)) == 0 and can_be(wanted) else found
+
+
+def can_be(target: Target) -> bool:
+    """Whether its accuracy is one that it can have."""
+    try:
+        possible(target)
+    except TargetError:
+        return False
+    return True
 
 
 def extents(most: int) -> st.SearchStrategy[int]:
@@ -171,6 +184,7 @@ def any_task() -> st.SearchStrategy[Task]:
     return (
         st.sampled_from(sorted(TASKS.values(), key=lambda t: t.key))
         | convolutions() | convolutions() | products() | attentions() | rows() | pools()
+        | further_task() | further_task()
     )  # fmt: skip
 
 

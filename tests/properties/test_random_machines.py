@@ -27,10 +27,10 @@ from tests.properties.machine_strategies import any_task, image_networks, machin
 from tests.properties.test_compiled import RandomRecords
 from tests.unit.codegen.kernels import assert_close, run_kernel
 
-FEW = settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
-MANY = settings(FEW, max_examples=40)
+FEW = settings(deadline=None, max_examples=6, suppress_health_check=list(HealthCheck))
+MANY = settings(FEW, max_examples=60)
 CONFIGS = 10
-"""Random configs of a task."""
+"""Random configs of a task, or of a whole network's tasks together."""
 
 
 def check_task(made: Task, target: Target, seed: int, configs: int = CONFIGS) -> None:
@@ -53,11 +53,12 @@ def check_task(made: Task, target: Target, seed: int, configs: int = CONFIGS) ->
             assert_close(got, want, TOLERANCE[target.precision])
 
 
-def check_network(graph: Graph, target: Target, seed: int) -> None:
+def check_network(graph: Graph, target: Target, seed: int, configs: int = CONFIGS) -> None:
     """By default schedules, then by random ones."""
     feeds = feeds_for(graph)
     want = run_graph(graph, feeds)
-    for log in (None, RandomRecords(graph, target, seed)):
+    logs = (RandomRecords(graph, target, seed + number) for number in range(configs))
+    for log in (None, *logs):
         model = compile_graph(graph, target, log, processes=1)
         assert all("stay float32" in note for note in model.notes)
         for _ in range(2):  # the arena holds the first run's values in the second
@@ -72,13 +73,19 @@ SEEDS = st.integers(0, 9999)
 @FEW
 @given(any_task(), machines(), SEEDS)
 def test_tasks(made: Task, target: Target, seed: int) -> None:
-    check_task(made, target, seed, configs=1)
+    check_task(made, target, seed, configs=3)
 
 
-@FEW
+@settings(FEW, max_examples=4)
 @given(graphs() | image_networks(), machines(), SEEDS)
 def test_networks(graph: Graph, target: Target, seed: int) -> None:
-    check_network(graph, target, seed)
+    check_network(graph, target, seed, configs=1)
+
+
+@settings(FEW, max_examples=3)
+@given(any_task(), machines("c"), SEEDS)
+def test_tasks_in_c(made: Task, target: Target, seed: int) -> None:
+    check_task(made, target, seed, configs=1)
 
 
 @pytest.mark.slow
@@ -89,7 +96,7 @@ def test_many_tasks(made: Task, target: Target, seed: int) -> None:
 
 
 @pytest.mark.slow
-@MANY
+@settings(FEW, max_examples=16)
 @given(graphs() | image_networks(), machines(), SEEDS)
 def test_many_networks(graph: Graph, target: Target, seed: int) -> None:
     check_network(graph, target, seed)
@@ -98,5 +105,12 @@ def test_many_networks(graph: Graph, target: Target, seed: int) -> None:
 @pytest.mark.slow
 @settings(FEW, max_examples=12)
 @given(any_task(), machines("c"), SEEDS)
-def test_tasks_in_c(made: Task, target: Target, seed: int) -> None:
-    check_task(made, target, seed, configs=1)
+def test_many_tasks_in_c(made: Task, target: Target, seed: int) -> None:
+    check_task(made, target, seed, configs=3)
+
+
+@pytest.mark.slow
+@settings(FEW, max_examples=6)
+@given(graphs() | image_networks(), machines("c"), SEEDS)
+def test_networks_in_c(graph: Graph, target: Target, seed: int) -> None:
+    check_network(graph, target, seed, configs=1)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from autotune.target import load_target
-from benchmarks.mca import CodeBlock, ProductLoop, code_blocks, matched, product_loops, score
+from benchmarks.mca import ProductLoop, Score, product_loops, score
+from benchmarks.mca_code import CodeBlock, code_blocks, matched
+from benchmarks.mca_tiles import TileScore, tile_score
 from tests.interpreter.parse import parse_program
 from tests.needs import needs
-from tests.unit.codegen.kernels import matmul, norm_of_rows
+from tests.unit.codegen.kernels import matmul, node, norm_of_rows, task, value
 
 PROGRAM = """program tails
 param i0: float32[9, 8]
@@ -72,9 +74,33 @@ def test_what_is_no_product_has_no_score() -> None:
 
 
 @needs("llvm-mca")
-@pytest.mark.parametrize("name", ["cortex-a72", "neoverse-v1"])
+@pytest.mark.parametrize("name", ["cortex-a72", "neoverse-v1", "x86-64-avx-vnni"])
 def test_a_default_s_inner_loops_multiply_as_fast_as_the_core_does(name: str) -> None:
     found = score(matmul(128, 384, 384), load_target(name))
-    assert found is not None
+    assert isinstance(found, Score)
     assert found.share > 0.9
     assert found.spills == 0
+
+
+@needs("llvm-mca")
+def test_bytes_are_multiplied_by_the_instruction_for_256_bits() -> None:
+    made = task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (96, 512), "uint8"), value("c0", (512, 256), "int8"),
+        value("o0", (96, 256), "int32"),
+    )  # fmt: skip
+    found = score(made, load_target("x86-64-avx-vnni"))
+    assert isinstance(found, Score)
+    assert found.share > 0.9
+    assert found.spills == 0
+
+
+def test_tiles_are_multiplied_as_fast_as_their_loads_and_latency_let_them() -> None:
+    target = load_target("x86-64-amx").with_precision("bf16")
+    found = score(matmul(128, 768, 768), target)
+    assert isinstance(found, TileScore)
+    assert found.share > 0.9
+    assert found.spills == 0
+    loads = CodeBlock(lines=("tileloadd\t(%rax,%rbx), %tmm4", "tdpbf16ps\t%tmm6, %tmm4, %tmm0"))
+    alone = tile_score(matmul(16, 32, 16), [loads])
+    assert alone.share == pytest.approx(16 / 52)  # every product waits for the one before it

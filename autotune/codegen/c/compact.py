@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 
 from autotune.codegen.c.column_tile import (
     ByteColumns,
@@ -51,10 +52,18 @@ _DOT_BYTES = 4
 """Products of a `dot` loop of bytes: a word of each operand."""
 _ASSEMBLER = "#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && defined(__OPTIMIZE__)"
 """Where there is extended assembler, and no register is the frame's."""
+_TILES = f"{_ASSEMBLER} && !defined(__clang__)"
+"""The same for as many operands as there are registers, for which clang finds none: it has ACLE's
+functions, product by product."""
 _ACLE = """#if defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
 #endif"""
-
+_UNUSED = """#if defined(__GNUC__)
+#define MAYBE_UNUSED __attribute__((unused))
+#else
+#define MAYBE_UNUSED
+#endif"""
+"""For functions that only the C beside assembler calls."""
 
 _HIGH_PRODUCT = f"""static inline i32 high_product(i32 a, i32 b) {{
 {_ASSEMBLER}
@@ -122,6 +131,16 @@ class CompactWriter(CStatementWriter):
         )
         return not tables and all(loop.var not in at.vars() for at in fixed)
 
+    def written_out(self, lane: str, stmt: ir.Stmt) -> bool:
+        """Where lanes are told apart, so that nothing has to be asked: one of pixels that get
+        another channel."""
+        value = stmt.value if isinstance(stmt, ir.Store) else None
+        return (
+            self.target.is_compact
+            and isinstance(value, ir.Select)
+            and any(lane in b.index.vars() for b in value.bounds)
+        )
+
     def _tile(self, loop: ir.For) -> bool:
         """A tile of sums over one run of words as assembler; False where it is none."""
         if not self._has_dsp or self._in_plain or loop.kind not in ("serial", "unroll"):
@@ -133,7 +152,7 @@ class CompactWriter(CStatementWriter):
         if window and self._held and window.weights == self._held[0]:
             columns = column_tile_of(self, window, self._held[1])
             lines = columns.lines() if columns else None
-        forms = [(VECTORS, vectors), (_ASSEMBLER, lines)]
+        forms = [(VECTORS, vectors), (_TILES, lines)]
         written = [(condition, form) for condition, form in forms if form is not None]
         if not written:
             return False
@@ -190,7 +209,7 @@ class CompactWriter(CStatementWriter):
         names = tuple(f"w{n}" for n in range(held.words))
         with self.block(""):
             self.helpers.type("uint32")
-            self.lines.append(_ASSEMBLER)
+            self.lines.append(_TILES)
             for name, value in zip(names, values, strict=True):
                 self.line(f"const u32 {name} = {value};")
             self.lines.append("#endif")
@@ -243,10 +262,12 @@ class CompactWriter(CStatementWriter):
         low, high = (_EXTENDED[kind] for kind in kinds)
         name = f"dot_{first}_{second}"
         plain = " + ".join(f"a[{n}] * b[{n}]" for n in range(_DOT_BYTES))
-        self.helpers.written(_ACLE, _ACLE)
+        for text in (_ACLE, _UNUSED):
+            self.helpers.written(text, text)
         self.helpers.written(
             name,
-            f"""static inline i32 {name}(const {first} *a, const {second} *b, i32 sum) {{
+            f"""static inline MAYBE_UNUSED i32 {name}(
+    const {first} *a, const {second} *b, i32 sum) {{
 #if defined(__ARM_FEATURE_DSP)
     u32 x, y;
     memcpy(&x, a, 4);
@@ -324,11 +345,21 @@ class CompactWriter(CStatementWriter):
         self._leaves = None
         given = ", ".join(f"{kind} a{n}" for n, kind in enumerate(kinds))
         result = self.helpers.type(out.dtype)
-        body = "\n".join([*lines, f"    return {out.text};", "}"])
+        body = "\n".join([*_read(lines, out.text), f"    return {out.text};", "}"])
         digest = hashlib.sha256(f"{result} {given} {body}".encode()).hexdigest()[:8]
         name = f"computed_{digest}"
         self.helpers.written(name, f"static inline {result} {name}({given}) {{\n{body}")
         return Val(f"{name}({', '.join(now.text for now in leaves.values())})", out.dtype, 1)
+
+
+def _read(lines: list[str], result: str) -> list[str]:
+    """Definitions `const TYPE NAME = VALUE;` that a result is made of."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        name = line.split(" = ", maxsplit=1)[0].rsplit(" ", maxsplit=1)[-1]
+        if any(re.search(rf"\b{name}\b", text) for text in (*kept, result)):
+            kept.insert(0, line)
+    return kept
 
 
 def _only_stores(loop: ir.For) -> bool:

@@ -2,7 +2,8 @@
 or None.
 
 Such a loop holds loops that are written out, around one `dot` of bytes, and perhaps more loops of
-the reduction. All of these are one run of words: an outer one goes on where an inner one ends.
+the reduction. All of these are one run of words: an outer one goes on where an inner one ends; or
+they are several such runs, each as far from the one before it.
 """
 
 from __future__ import annotations
@@ -104,21 +105,26 @@ def _tile(
     if not points:
         return None
     writer.env.update((x.var, 0) for x in tile)
-    sides = [_side(writer, load, [*run, loops[-1]], points) for load in factors]
-    if None in sides:
+    for outer in (0, 1)[: max(len(run), 1)]:
+        sides = [_side(writer, load, [*run, loops[-1]], points, outer) for load in factors]
+        if None not in sides:
+            break
+    else:
         return None
     rows, columns = (s for s in sides if s is not None)
     sums = _sums(writer, store, points, rows, columns)
     if sums is None:
         return None
-    words = math.prod(x.extent for x in run)
-    return DotTile(rows=rows[0], columns=columns[0], sums=sums, words=words)
+    words = math.prod(x.extent for x in run[outer:])
+    runs = math.prod(x.extent for x in run[:outer])
+    return DotTile(rows=rows[0], columns=columns[0], sums=sums, words=words, runs=runs)
 
 
 def _side(
-    writer: CStatementWriter, load: ir.Load, run: list[ir.For], points: _Points
+    writer: CStatementWriter, load: ir.Load, run: list[ir.For], points: _Points, runs: int
 ) -> tuple[Side, list[int]] | None:
-    """One operand, and the row of each point; None where the loops are not one run of words."""
+    """One operand, and the row of each point; None where the loops, but for the first `runs`, are
+    not one run of words."""
     buffer = writer.buffers[load.buffer]
     if buffer.dtype not in WIDEN or buffer.scope == "register" or buffer.swizzle:
         return None
@@ -134,9 +140,10 @@ def _side(
     *outer, dot = [at({x.var: 1}).const - first.const for x in run]
     if dot != 1:
         return None
+    between, outer = outer[:runs], outer[runs:]
     step = outer[-1] if outer else _WORD
     wanted = step
-    for loop, apart in zip(reversed(run[:-1]), reversed(outer), strict=True):
+    for loop, apart in zip(reversed(run[runs:-1]), reversed(outer), strict=True):
         if apart != wanted:
             return None
         wanted = apart * loop.extent
@@ -144,13 +151,14 @@ def _side(
     if any(p.terms != first.terms for p in places):
         return None
     offsets = sorted({p.const for p in places})
-    multiples = (*(factor for _, factor in first.terms), *offsets, step)
+    multiples = (*(factor for _, factor in first.terms), *offsets, *between, step)
     side = Side(
         pointer=writer.place(buffer, CLinear(first.terms, offsets[0])),
         kind=writer.helpers.type(buffer.dtype),
         dtype=buffer.dtype,
         offsets=tuple(o - offsets[0] for o in offsets),
         step=step,
+        run_step=sum(between),
         aligned=load.buffer in writer.constants and all(n % _WORD == 0 for n in multiples),
     )
     return side, [offsets.index(p.const) for p in places]

@@ -1,5 +1,5 @@
 """A tile of sums of products of bytes as one loop of Arm's instructions. In: where its operands
-lie, the variables of its sums. Out: lines of C with extended assembler, as GCC and Clang take it.
+lie, the variables of its sums. Out: lines of C with extended assembler, as GCC takes it.
 
 Compilers spill a tile's operands where they would just fit; here each has its register. Operands
 of the side that has fewer are widened once, those of the other as they are used:
@@ -18,6 +18,8 @@ REGISTERS = 14
 """A core of the M profile has so many, but for the stack's and the program's own (specified)."""
 _BODY_INSTRUCTIONS = 64
 """What a loop's body may have, chosen: 256 bytes."""
+_RUN_INSTRUCTIONS = 96
+"""What a whole run of words may have to be written out, chosen: it saves a loop in a loop."""
 _OFFSETS = range(-255, 4096)
 """What a load may add to an address (specified)."""
 _STEPS = range(-255, 256)
@@ -40,6 +42,8 @@ class Side:
     """Bytes of each row from the first, ascending."""
     step: int
     """Bytes from a word to the next."""
+    run_step: int = 0
+    """Bytes from a run of words to the next."""
     aligned: bool = False
     """Whether every word is known to lie at a multiple of its bytes."""
 
@@ -52,13 +56,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotTile:
-    """Sums of rows of one side by rows of the other, over `words` words of each."""
+    """Sums of rows of one side by rows of the other, over `words` words of each; `runs` times
+    that, one run after the other."""
 
     rows: Side
     columns: Side
     sums: tuple[tuple[str, ...], ...]
     """Variables of int32: by row, then by column."""
     words: int
+    runs: int = 1
 
     def lines(self) -> list[str] | None:
         """C that adds all products; None where registers or offsets do not do."""
@@ -70,8 +76,39 @@ class DotTile:
             return None
         ahead = min(max(left - 1, 1), len(taken.offsets))
         body = _body(held, taken, ahead)
-        copies = _copies(self.words, len(body))
-        return _written(held, taken, sums, body=body, copies=copies, words=self.words, left=left)
+        loop = _loop(self, held, taken, body)
+        return None if loop is None else _written(held, taken, sums, loop=loop, left=left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loop:
+    """A body that is gone through `turns` times, of `copies` of the same text and what comes
+    behind them."""
+
+    body: list[str]
+    copies: int
+    behind: list[str]
+    turns: int
+    step: int
+    """Bytes that the taken side moves on in a turn."""
+
+
+def _loop(tile: DotTile, held: Side, taken: Side, body: list[str]) -> _Loop | None:
+    """Over words, or over runs that are written out; None where neither does."""
+    if tile.runs == 1:
+        copies = _copies(tile.words, len(body))
+        turns, step = tile.words // copies, copies * taken.step
+        return _Loop(body=body, copies=copies, behind=[], turns=turns, step=step)
+    skips = [side.run_step - tile.words * side.step for side in (held, taken)]
+    behind = [
+        f"add{'w' if skip > 0 else ''} %[p{name}], %[p{name}], #{skip}"
+        for name, skip in zip("hg", skips, strict=True)
+        if skip
+    ]
+    short = tile.words * len(body) <= _RUN_INSTRUCTIONS and all(s in range(4096) for s in skips)
+    if not short or not taken.run_step:
+        return None
+    return _Loop(body=body, copies=tile.words, behind=behind, turns=tile.runs, step=taken.run_step)
 
 
 def _copies(words: int, instructions: int) -> int:
@@ -118,14 +155,14 @@ def widened(even: str, word: str, dtype: str) -> list[str]:
 
 
 def _written(
-    held: Side, taken: Side, sums: Sequence[Sequence[str]],
-    *, body: list[str], copies: int, words: int, left: int,
-) -> list[str]:  # fmt: skip
+    held: Side, taken: Side, sums: Sequence[Sequence[str]], *, loop: _Loop, left: int
+) -> list[str]:
     """The loop; its end is in memory where no register is left."""
     ahead = min(max(left - 1, 1), len(taken.offsets))
-    loops = words > copies
-    near = left > ahead
-    text = [".rept " + str(copies), *body, ".endr"] if copies > 1 else list(body)
+    near, body = left > ahead, loop.body
+    text = [f".rept {loop.copies}", *body, ".endr"] if loop.copies > 1 else list(body)
+    text += loop.behind
+    loops = loop.turns > 1
     if loops:
         ends = ["cmp %[pg], %[end]"] if near else ["ldr %[t], %[end]", "cmp %[pg], %[t]"]
         text = ["1:", *text, *ends, "bne 1b"]
@@ -135,7 +172,7 @@ def _written(
     temps += [f"g{n}" for n in range(ahead)]
     outs += [f'[{name}] "=&r"({name})' for name in temps]
     given = f'[end] "{"r" if near else "m"}"(end)' if loops else ""
-    end = f"    const {taken.kind} *const end = pg + {words * taken.step};"
+    end = f"    const {taken.kind} *const end = pg + {loop.turns * loop.step};"
     return [
         "{",
         f"    const {held.kind} *ph = {held.pointer};",

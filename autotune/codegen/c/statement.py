@@ -77,8 +77,17 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         (name,) = (v for v, now in self.env.items() if isinstance(now, CLane))
         lanes = self.lanes
         self.lanes = 1
-        self._counted(name, lanes, (stmt,))
+        if self.written_out(name, stmt):
+            for lane in range(lanes):
+                self.env[name] = lane
+                self.stmt(stmt)
+        else:
+            self._counted(name, lanes, (stmt,))
         self.lanes, self.env[name] = lanes, CLane()
+
+    def written_out(self, lane: str, stmt: ir.Stmt) -> bool:  # noqa: ARG002
+        """Whether a statement that is no vector's is written once for each lane, not in a loop."""
+        return False
 
     # -------------------------------------------------------------------------------------- loops
 

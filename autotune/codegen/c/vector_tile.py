@@ -30,7 +30,7 @@ def vector_lines(tile: DotTile) -> list[str] | None:
     held, taken, sums = tile.columns, tile.rows, tile.sums
     if len(held.offsets) > len(taken.offsets):
         held, taken, sums = taken, held, tuple(zip(*sums, strict=True))
-    if not (_loads(held) and _loads(taken)):
+    if tile.runs > 1 or not (_loads(held) and _loads(taken)):
         return None
     mixed = held.dtype != taken.dtype
     part = tile.words % _WORDS != 0

@@ -198,8 +198,8 @@ class OperatorContext(Assembler):
     ) -> str:
         """int32 times multipliers / 2**shifts."""
         operands = (self._parameter(a) for a in (multipliers, shifts))
-        short = 32 if rounding == "twice" else 33
-        least = short if shifts.min() >= short else 1
+        short = (32, 31) if rounding == "twice" else (33,)
+        least = next((bits for bits in short if shifts.min() >= bits), 1)
         return self.op("requantize", total, *operands, rounding=rounding, least_shift=least)
 
     def ratio(self, *positions: int) -> float:

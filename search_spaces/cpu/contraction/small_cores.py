@@ -33,6 +33,9 @@ SUM_CYCLES = 11.0
 """To begin, scale and store a sum."""
 CHANNEL_CYCLES = 6.0
 """To load what a channel's sums are scaled by."""
+RAGGED_COST = 1.03
+"""Times that tiles are counted which leave a rest of the points: its code is a second tile's,
+chosen."""
 OTHER_ORDER_COST = 1.001
 """Times that orders take other than points outermost, where nothing tells them apart."""
 DSP = "+dsp"
@@ -66,7 +69,8 @@ def tile_cycles(c: Contraction, configs: Configs) -> Column:
     for (rows, high), (columns, wide), (blocks, channels) in itertools.product(*sides):
         total = total + rows * columns * blocks * _one_tile(c, high * wide, channels)
     other = np.where(configs["order"] == "points_first", 1.0, OTHER_ORDER_COST)
-    return np.asarray(total * c.count * c.groups * other)
+    whole = (c.row_count % configs["tile_h"] == 0) & (c.points[1] % configs["tile_w"] == 0)
+    return np.asarray(total * c.count * c.groups * other * np.where(whole, 1.0, RAGGED_COST))
 
 
 def _parts(extent: int, size: Column) -> tuple[tuple[Column, Column], ...]:

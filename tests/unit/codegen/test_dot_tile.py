@@ -36,6 +36,12 @@ WINDOW = task(
     value("c0", (3, 3, 8, 7), "int8"),
     value("o0", (1, 5, 4, 7), "int32"),
 )
+SHORT_ROWS = task(
+    [node("conv2d", "i0 c0", "o0", pads=(1, 1, 1, 1))],
+    value("i0", (1, 6, 5, 4), "uint8", ((0, 0), (1, 1), (1, 1), (0, 0))),
+    value("c0", (3, 3, 4, 6), "int8"),
+    value("o0", (1, 6, 5, 6), "int32"),
+)
 REQUANTIZED = task(
     [
         node("conv2d", "i0 c0", "t0"),
@@ -71,7 +77,8 @@ def text_of(made: Task, schedule: Schedule) -> str:
     ("made", "vectors", "tile_w", "tile_h"),
     [
         (POINTWISE, 2, 3, 1), (POINTWISE, 3, 2, 1), (POINTWISE, 1, 4, 2), (POINTWISE, 4, 1, 1),
-        (WINDOW, 2, 1, 3), (WINDOW, 1, 4, 1), (REQUANTIZED, 2, 1, 3), (REQUANTIZED, 4, 1, 1),
+        (WINDOW, 2, 1, 3), (WINDOW, 1, 4, 1), (SHORT_ROWS, 2, 1, 3),
+        (SHORT_ROWS, 1, 4, 1), (REQUANTIZED, 2, 1, 3), (REQUANTIZED, 4, 1, 1),
     ],
 )  # fmt: skip
 def test_tiles_of_any_shape_are_exact(made: Task, vectors: int, tile_w: int, tile_h: int) -> None:
@@ -103,6 +110,13 @@ def test_rows_of_a_window_are_one_run() -> None:
     loops = re.findall(r"for \(ix (\w+)", assembler)
     assert any("_kh" in name for name in loops)
     assert not any("_kw" in name or "pairs" in name for name in loops)
+
+
+def test_short_rows_of_a_window_are_written_out_in_one_loop() -> None:
+    text = text_of(SHORT_ROWS, schedule_of(SHORT_ROWS, vectors=2, tile_w=1, tile_h=3))
+    assembler = re.sub(r"#else.*?#endif", "", text, flags=re.DOTALL)
+    assert ".rept 3" in assembler
+    assert not re.search(r"for \(ix \w*_k[hw]", assembler)
 
 
 def side(count: int, apart: int, step: int = 4, dtype: str = "uint8") -> Side:

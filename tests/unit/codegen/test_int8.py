@@ -23,6 +23,7 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from tests.emulator.byte_dots import emulated_byte_dots
 from tests.interpreter.interp import run
 from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
@@ -199,6 +200,18 @@ def test_instructions_are_used_where_the_target_has_them(
     target = dataclasses.replace(TARGET, features=features, vector_bytes=lanes)
     program = apply_schedule(build_program(PLAIN["matmul"]), schedule(PLAIN["matmul"], target))
     assert expected in BACKENDS.get("llvm").source(program, target, "k")
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_products_of_256_bits_are_exact_by_the_instruction_s_definition(name: str) -> None:
+    made, target = PLAIN[name], load_target("x86-64-avx-vnni")
+    rule, arrays = rule_for(made, target), random_inputs(made, 5)
+    config = cost_model.default(made, Machine.of(target), rule)
+    program = apply_schedule(build_program(made), rule.schedule(made, target, config))
+    with emulated_byte_dots() as widths:
+        assert np.array_equal(run_kernel(made, program, target, arrays), exact(made, arrays))
+    assert set(widths) <= {"128", "256"}
+    assert ("256" in widths) == (config.number("lanes") == 8)
 
 
 def test_arm_code_uses_its_own_instruction() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,12 @@ from autotune.target import load_target
 from tests.needs import needs
 from tests.unit.export.test_export import C_FLAGS, exported
 
+CLANG = [
+    [sys.executable, "-m", "ziglang", "cc", *C_FLAGS, level, "main.c", "model.c", "-c"]
+    for level in (("-O0", "-O2") if importlib.util.find_spec("ziglang") else ())
+]
+"""Zig's compiler is clang."""
+
 
 @needs("cc")
 @pytest.mark.parametrize("compactly", [False, True])
@@ -31,6 +39,7 @@ def test_it_compiles_without_warnings_and_computes_what_the_model_does(
     for command in (
         ["cc", *C_FLAGS, "main.c", "model.c", "-lm", "-o", "main"],
         ["cc", *C_FLAGS, "-c", "model.c"],
+        *CLANG,
     ):
         subprocess.run(command, cwd=tmp_path, check=True)
     here = autotune.compile("zoo:tiny", target=load_target("cpu").with_precision(precision))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,31 @@ def test_other_cores_code_compiles_without_a_warning(
     strict = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-c"]
     for level in ("-Os", "-O2", "-O0"):
         run([*compiler, *cpu, *strict, level, "main.c", "model.c"], tmp_path)
+
+
+@needs("cortex-m")
+@pytest.mark.parametrize(
+    ("target", "triple", "cpu"),
+    [
+        ("cortex-m4", "thumb-freestanding-eabi", "cortex_m4"),
+        ("cortex-m33", "thumb-freestanding-eabi", "cortex_m33"),
+        ("cortex-m55", "thumb-freestanding-eabihf", "cortex_m55"),
+        ("rv32imac", "riscv32-freestanding", "generic_rv32+m+a+c"),
+    ],
+)  # fmt: skip
+def test_clang_takes_the_code_without_a_warning(
+    target: str, triple: str, cpu: str, tmp_path: Path
+) -> None:
+    """Zig's, which is clang for any processor; headers are newlib's."""
+    pytest.importorskip("ziglang")
+    (tmp_path / "model.tflite").write_bytes(network(2, 12))
+    arguments = ["export", str(tmp_path / "model.tflite"), "--format", "c", "--target", target]
+    assert execute([*arguments, "-o", str(tmp_path)]) == 0
+    clang = [sys.executable, "-m", "ziglang", "cc", "-target", triple, f"-mcpu={cpu}"]
+    headers = ["-isystem", "/usr/lib/arm-none-eabi/include"]
+    strict = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-c", "model.c"]
+    for level in ("-Os", "-O2", "-O0"):
+        run([*clang, *headers, *strict, level], tmp_path)
 
 
 def run(command: list[str], folder: Path) -> list[str]:

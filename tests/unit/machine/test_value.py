@@ -109,7 +109,8 @@ def profile(target: Target) -> DeviceProfile:
 
 
 def test_what_a_device_measured_takes_the_place_of_nominal_speeds() -> None:
-    target = load_target("x86-64-v4")
+    base = load_target("x86-64-v4")
+    target = dataclasses.replace(base, features=f"{base.features},+avx512vnni")
     machine = Machine.of(target, profile(target))
     assert machine.profile == profile(target)
     assert machine.peak_flops("direct") == machine.peak_flops("winograd4") == 1e11
@@ -132,3 +133,22 @@ def test_products_of_short_operands_are_as_fast_as_the_features_say(
     machine = Machine.of(target, profile(target))
     assert machine.peak_flops("bf16") == bf16 * 1e11
     assert machine.peak_flops("amx_bf16") == amx_bf16 * 1e11
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "least", "most"),
+    [
+        ("x86-64-avx-vnni", "", 3.0, 4.0),
+        ("x86-64-v4", ",+avx512vnni", 3.0, 4.0),
+        ("x86-64-v3", "", 0.5, 1.0),
+        ("neoverse-n1", "", 1.0, 1.2),
+        ("neoverse-v1", "", 3.0, 4.0),
+        ("cortex-a72", "", 0.4, 1.0),
+    ],
+)
+def test_bytes_are_multiplied_faster_where_an_instruction_does_it(
+    name: str, features: str, least: float, most: float
+) -> None:
+    target = load_target(name)
+    target = dataclasses.replace(target, features=target.features + features)
+    assert least <= Machine.of(target).products_per_lane("int8") <= most
