@@ -17,7 +17,7 @@ from autotune.runtime.session import NOWHERE
 from autotune.types import Array
 
 RESERVED_SHARE = 4
-"""Of this machine's memory, the part up to which the addresses of an arena are reserved."""
+"""Divisor of this machine's memory that gives the most bytes reserved for an arena."""
 
 
 class Arenas:

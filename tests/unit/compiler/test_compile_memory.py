@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
 CHANNELS, SIDE, COLUMNS = 96, 16, 1024
-"""Of the dense layer's weights of 96 MiB, which is large beside what compiling takes itself."""
+"""Extents of a dense layer's weights, 96 MiB: large beside what compiling takes itself."""
 MEASURED = r"""
 import re, sys
 from pathlib import Path
