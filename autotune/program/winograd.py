@@ -10,11 +10,14 @@ Source: Toom-Cook multiplication, transposed (Winograd 1980; Lavin and Gray, arX
 from __future__ import annotations
 
 import functools
+import itertools
 from fractions import Fraction
 
 from autotune.errors import ScheduleError
 
 Matrix = tuple[tuple[float, ...], ...]
+LEAST_SHARED = 3
+"""Elements of two rows from which computing what they share takes fewer additions."""
 # Small points of both signs and their inverses lose the fewest digits; of pairs of those, these
 # lose fewest as the last four (Barabasz et al. 2018 search so).
 _POINTS = (
@@ -109,3 +112,54 @@ def _inverse(rows: list[list[Fraction]]) -> list[list[Fraction]]:
 
 def _floats(rows: list[list[Fraction]]) -> Matrix:
     return tuple(tuple(float(v) for v in row) for row in rows)
+
+
+@functools.cache
+def factored(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """(C, D) with C D = matrix: what rows, or else columns, of points of both signs share is
+    computed once, their sums and differences in C. One of the two is the unit matrix where nothing
+    is shared."""
+    ours, turned = _by_rows(matrix), _by_rows(_turned(matrix))
+    if ours is None and turned is None:
+        return _unit(len(matrix)), matrix
+    if turned is None or (ours is not None and additions(ours) <= additions(turned)):
+        assert ours is not None
+        return ours
+    return _turned(turned[1]), _turned(turned[0])
+
+
+def additions(matrices: tuple[Matrix, ...]) -> int:
+    """Additions, or multiply-adds, in products of the matrices and a vector."""
+    return sum(sum(v != 0 for v in row) - 1 for matrix in matrices for row in matrix)
+
+
+def _by_rows(matrix: Matrix) -> tuple[Matrix, Matrix] | None:
+    """Pairs of rows that are alike but for signs as the sum and the difference of two rows: of
+    what is the same in both, and of what is not. None where no pair gains."""
+    combine = [list(row) for row in _unit(len(matrix))]
+    parts = [list(row) for row in matrix]
+    gains = False
+    for i, j in itertools.combinations(range(len(matrix)), 2):
+        same = [v if v == w else 0.0 for v, w in zip(matrix[i], matrix[j], strict=True)]
+        other = [v if v == -w else 0.0 for v, w in zip(matrix[i], matrix[j], strict=True)]
+        alike = all(v == s + o for v, s, o in zip(matrix[i], same, other, strict=True))
+        free = parts[i] == list(matrix[i]) and parts[j] == list(matrix[j])
+        if not alike or not free or not any(same) or not any(other):
+            continue
+        if sum(v != 0 for v in matrix[i]) < LEAST_SHARED:
+            continue
+        parts[i], parts[j], gains = same, other, True
+        combine[i][j], combine[j][i], combine[j][j] = 1.0, 1.0, -1.0
+    return (_frozen(combine), _frozen(parts)) if gains else None
+
+
+def _unit(size: int) -> Matrix:
+    return tuple(tuple(float(i == j) for j in range(size)) for i in range(size))
+
+
+def _turned(matrix: Matrix) -> Matrix:
+    return tuple(zip(*matrix, strict=True))
+
+
+def _frozen(rows: list[list[float]]) -> Matrix:
+    return tuple(tuple(row) for row in rows)

@@ -27,7 +27,7 @@ from autotune.machine.cpu import (
     tail_latency,
 )
 from autotune.ops.conv import tiled_reach
-from autotune.program.winograd import Matrix, points_of, transforms
+from autotune.program.winograd import Matrix, additions, factored, points_of, transforms
 from autotune.schedule.algorithms.winograd import Winograd
 from autotune.schedule.algorithms.winograd_groups import WinogradGroups
 from autotune.schedule.base import Schedule
@@ -320,7 +320,7 @@ def _transform_cycles(c: Contraction, machine: Machine, tiling: Tiles, block: Co
 
 def _additions(matrix: Matrix) -> int:
     """Additions in a product of the matrix and a vector."""
-    return sum(sum(v != 0 for v in row) - 1 for row in matrix)
+    return additions(factored(matrix))
 
 
 def _spill_cycles(

@@ -153,7 +153,7 @@ def _cycles(task: Task, target: Target, configs: Configs) -> Column:
     extent, kept = _extents(task)
     rows, native = task.by_role("input")[0].type.shape[0], _lanes(task, target)
     lanes, unroll = (configs[p].astype(np.float64) for p in ("lanes", "unroll"))
-    total = np.zeros(len(lanes))
+    total = np.full(len(lanes), PASS_CYCLES)  # what is in order already is copied
     for pass_ in passes(extent, kept):
         width = np.minimum(lanes, pass_.run)
         each = ELEMENT_CYCLES if pass_.run == 1 else VECTOR_CYCLES * np.ceil(width / native)

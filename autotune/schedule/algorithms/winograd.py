@@ -21,18 +21,18 @@ from autotune.program.ir import (
     Program,
     Stmt,
     Store,
-    Table,
     Value,
     fn,
     index,
 )
 from autotune.program.rewrite import Body, drop_alloc, map_loads, map_stmt_indices, replace
-from autotune.program.winograd import Matrix, points_of, transforms
+from autotune.program.winograd import Matrix, factored, points_of, transforms
 from autotune.schedule.algorithms.convolution_loops import (
     Convolution,
     buffers_of,
     find_convolution,
 )
+from autotune.schedule.algorithms.transforms import Transform, unrolled
 from autotune.schedule.algorithms.weights import free_weights, with_pack
 from autotune.schedule.base import register
 from autotune.schedule.memory.prefetch import LINE_BYTES
@@ -266,24 +266,26 @@ class WinogradPlan:
                 channel,
             ),
         )
-        tile = self._tile("vin")
-        first = _combine(
-            half.name, (index("vin_a"), index("vin_q"), lane), by_row, ("vin_a", "vin_p"), data
-        )
-        second = _combine(
-            full.name, (index("vin_i"), index("vin_j"), lane), by_column, ("vin_j", "vin_s"),
-            Load(half.name, (index("vin_i"), index("vin_s"), lane)),
-        )  # fmt: skip
+        cell, half_way = (index("vin_i"), index("vin_j")), (index("vin_i"), index("vin_s"), lane)
         keep = Store(
-            self.v_name,
-            (index("vin_i"), index("vin_j"), tile, channel),
-            Load(full.name, (index("vin_i"), index("vin_j"), lane)),
+            self.v_name, (*cell, self._tile("vin"), channel), Load(full.name, (*cell, lane))
         )
+        rows = self._transform("v", by_row, ("vin_a", "vin_p"), lane, lanes)
+        columns = self._transform("w", by_column, ("vin_j", "vin_s"), lane, lanes)
+        first = rows.body(half.name, (index("vin_a"), index("vin_q"), lane), data)
+        second = columns.body(full.name, (*cell, lane), Load(half.name, half_way), (keep,))
         body = (
-            _unrolled((("vin_q", self.width), ("vin_a", self.height)), first),
-            _unrolled((("vin_i", self.height), ("vin_j", self.width)), (*second, keep)),
+            unrolled((("vin_q", self.width),), first),
+            unrolled((("vin_i", self.height),), second),
         )
-        return self._tiles_nest("vin", self.conv.channels, body, [half, full])
+        allocs = [half, full, *rows.allocs, *columns.allocs]
+        return self._tiles_nest("vin", self.conv.channels, body, allocs)
+
+    def _transform(
+        self, name: str, matrix: Matrix, loops: tuple[str, str], lane: Index, lanes: int
+    ) -> Transform:
+        part = self._registers(f"{name}.part", len(factored(matrix)[1]), lanes)
+        return Transform(matrix=matrix, loops=loops, part=part, lane=lane)
 
     def multiply(self) -> Stmt:
         """M = V U: a matrix product per point of the tile."""
@@ -310,28 +312,22 @@ class WinogradPlan:
         half = self._registers("s", self.step.tile_h, self.width, lanes)
         full = self._registers("y", self.step.tile_h, self.step.tile_w, lanes)
         channel, lane = index("vout_c") * lanes + "vout_l", index("vout_l")
-        tile = self._tile("vout")
-        product = Load(self.m_name, (index("vout_p"), index("vout_q"), tile, channel))
-        first = _combine(
-            half.name,
-            (index("vout_a"), index("vout_q"), lane),
-            by_row,
-            ("vout_a", "vout_p"),
-            product,
+        product = Load(
+            self.m_name, (index("vout_p"), index("vout_q"), self._tile("vout"), channel)
         )
+        rows = self._transform("y", by_row, ("vout_a", "vout_p"), lane, lanes)
+        columns = self._transform("z", by_column, ("vout_x", "vout_s"), lane, lanes)
+        first = rows.body(half.name, (index("vout_a"), index("vout_q"), lane), product)
         cell = (index("vout_y"), index("vout_x"), lane)
-        second = _combine(
-            full.name, cell, by_column, ("vout_x", "vout_s"),
-            Load(half.name, (index("vout_y"), index("vout_s"), lane)),
-        )  # fmt: skip
+        half_way = Load(half.name, (index("vout_y"), index("vout_s"), lane))
+        epilogue = self._epilogue(full.name, cell, channel)
+        second = columns.body(full.name, cell, half_way, epilogue)
         body = (
-            _unrolled((("vout_q", self.width), ("vout_a", self.step.tile_h)), first),
-            _unrolled(
-                (("vout_y", self.step.tile_h), ("vout_x", self.step.tile_w)),
-                (*second, *self._epilogue(full.name, cell, channel)),
-            ),
+            unrolled((("vout_q", self.width),), first),
+            unrolled((("vout_y", self.step.tile_h),), second),
         )
-        return self._tiles_nest("vout", oc.extent, body, [half, full])
+        allocs = [half, full, *rows.allocs, *columns.allocs]
+        return self._tiles_nest("vout", oc.extent, body, allocs)
 
     def _epilogue(self, name: str, cell: tuple[Index, ...], channel: Index) -> Body:
         row, column = self._origin("vout")
@@ -369,19 +365,3 @@ class WinogradPlan:
             transforms(self.step.tile_h, kh, by_row),
             transforms(self.step.tile_w, kw, by_column),
         )
-
-
-def _unrolled(loops: tuple[tuple[str, int], ...], body: Body) -> Stmt:
-    for var, extent in reversed(loops):
-        body = (For(var, extent, "unroll", body),)
-    return body[0]
-
-
-def _combine(
-    name: str, cell: tuple[Index, ...], matrix: Matrix, loops: tuple[str, str], value: Value
-) -> Body:
-    """cell = sum over the second loop of matrix[first, second] * value."""
-    row, column = loops
-    term = fn("mul", Table(matrix, index(row), index(column)), value)
-    total = For(column, len(matrix[0]), "unroll", (Store(name, cell, term, "sum"),))
-    return (Store(name, cell, Const(0.0)), total)

@@ -11,7 +11,7 @@ from autotune.machine import Machine
 from autotune.ops.conv import tiled_reach
 from autotune.program.ir import Alloc, Program, walk
 from autotune.program.text import print_program
-from autotune.program.winograd import points_of, transforms
+from autotune.program.winograd import additions, factored, points_of, transforms
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import host_target
 from autotune.tasks.build import build_program
@@ -297,3 +297,18 @@ def test_configs_name_blocks_that_exist() -> None:
     assert rule.space(case, target).contains(Config(tuple(config.items())))
     config["block"] = 3
     assert not rule.space(case, target).contains(Config(tuple(config.items())))
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "stride", "before", "after"),
+    [(2, 3, 1, 8, 8), (4, 3, 1, 30, 22), (6, 3, 1, 68, 44), (2, 7, 1, 48, 36), (4, 3, 2, 25, 23)],
+)
+def test_what_points_of_both_signs_share_is_computed_once(
+    m: int, r: int, stride: int, before: int, after: int
+) -> None:
+    outputs, _, inputs = transforms(m, r, stride)
+    for matrix in (outputs, inputs):
+        combine, parts = factored(matrix)
+        assert np.array_equal(np.array(combine) @ np.array(parts), np.array(matrix))
+    assert sum(additions((matrix,)) for matrix in (outputs, inputs)) == before
+    assert sum(additions(factored(matrix)) for matrix in (outputs, inputs)) == after
