@@ -11,7 +11,7 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.deconvolution import Geometry, phases, spread_out
 from autotune.frontend.grid import PADDINGS, Sampling, grid_sampled
-from autotune.frontend.interpolation import Method, Scaling, resized
+from autotune.frontend.interpolation import Method, Scaling, growth, resized
 from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
 from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution, max_pool
@@ -225,7 +225,7 @@ def _factor(n: AtenCall, axis: int, before: int, after: int, align: bool) -> flo
         here = known[axis - 2] if axis - 2 < len(known) else None
         if here and n.arg(here) is not None:
             return float(n.arg(here))
-    return after / before
+    return growth(before, after)
 
 
 aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")(_resized("nearest"))
