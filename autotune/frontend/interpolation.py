@@ -13,7 +13,7 @@ import numpy as np
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.open_interpolation import OpenAxis, mixed_on_axis, nearest_on_axis
 from autotune.frontend.views import from_nhwc, to_nhwc
-from autotune.sizes import UndecidedError, any_size, ratio
+from autotune.sizes import UndecidedError, any_size, ratio, surely_less
 from autotune.types import Array
 
 RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -105,12 +105,20 @@ def _is_resize_op(rank: int, scalings: dict[int, Scaling], method: Method) -> bo
         rank == 4
         and bool(scalings)
         and set(scalings) <= {2, 3}
-        and all(s.exact for s in scalings.values())
+        and all(s.exact and _is_op_line(s, method.coordinate) for s in scalings.values())
         and method.mode in ("nearest", "linear")
         and method.coordinate in RESIZE_OP_COORDINATES
         and not method.exclude_outside
         and not method.antialias
     )
+
+
+def _is_op_line(scaling: Scaling, coordinate: str) -> bool:
+    """Whether the op has a number for how far apart an axis's places lie."""
+    if not scaling.is_open:
+        return True
+    single = coordinate == "pytorch_half_pixel" and not surely_less(1, scaling.after)
+    return coordinate != "align_corners" and not single
 
 
 def _resized_in_the_run(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:

@@ -16,6 +16,7 @@ from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
 from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution, max_pool
 from autotune.frontend.windows import added_up, pool_places
+from autotune.sizes import any_size
 
 
 @aten("convolution", "conv1d", "conv2d", "conv3d")
@@ -237,9 +238,14 @@ aten("upsample_bicubic2d")(_resized("cubic"))
 def nearest_exact(n: AtenCall) -> str:
     x = n.value("self" if n.has("self") else "input")
     pairs = enumerate(zip(n.shape(x), n.made_shape, strict=True))
+    method = Method(mode="nearest", coordinate="half_pixel", nearest="round_prefer_ceil")
     for axis, (before, after) in pairs:
         if before != after:
             factor = _factor(n, axis, before, after, False)
+            if any_size((before, after)):
+                scaling = Scaling(before=before, after=after, factor=factor)
+                x = resized(n, x, {axis: scaling}, method)
+                continue
             places = np.floor((np.arange(after) + 0.5) / factor).clip(0, before - 1)
             x = n.op("gather", x, n.constant(places, "int64"), axis=axis)
     return x

@@ -72,3 +72,31 @@ def test_mixed(mode: str, coordinate: str) -> None:
     lead = (1, 2, 3)
     for got, want in both(resize(mode, coordinate, "floor", lead), lead):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_open_images_grow_with_their_corners_aligned(mode: str) -> None:
+    """The factor is known, how far apart the places of elements lie is not."""
+    nodes = [
+        helper.make_node(
+            "Resize", ["x", "", "scales"], ["y"], mode=mode,
+            coordinate_transformation_mode="align_corners",
+        )
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, "H", "W"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([1, 1, 2, 3], np.float32), "scales")],
+    )
+    opset = [helper.make_opsetid("", 19)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+    made = autotune.compile(model, ranges={"H": (1, 9), "W": (1, 9)}, threads=1)
+    assert isinstance(made, SizedModel)
+    assert made.serves_all, made.notes
+    judge = ReferenceEvaluator(model)
+    for height, width in ((1, 1), (3, 9), (8, 2)):
+        x = np.random.default_rng(width).standard_normal((1, 2, height, width), np.float32)
+        got, want = made.run({"x": x})["y"], judge.run(None, {"x": x})[0]
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
