@@ -1,14 +1,15 @@
 """Inner loops of default schedules by llvm-mca: multiply-adds a cycle, without the machine.
 
     python benchmarks/mca.py resnet50.onnx minilm.onnx [--target cortex-a72] [--kernels]
-        [--precision bf16]
+        [--precision bf16] [--transforms]
 
 In: models and names of targets. Out: a row per model and target: multiply-adds a cycle in the
 loops that sum products into registers, weighted by how often these run; what llvm-mca allows of
 them alone, and with all that a loop's instructions need of ports and dispatch; the slowest kernel
 that has 1 % of the multiply-adds; loads and stores to the stack in these loops. `--kernels` adds a
-row per kernel. Of a target with matrix tiles (AMX), a row of those kernels that multiply tiles
-(benchmarks/mca_tiles.py).
+row per kernel; `--transforms` prints Winograd's transforms instead: instructions and cycles of
+their loops, each loop once, and loads and stores of the stack. Of a target with matrix tiles
+(AMX), a row of those kernels that multiply tiles (benchmarks/mca_tiles.py).
 
 llvm-mca predicts a loop whose data are in the first cache. Debian has it in `llvm`, and newer ones
 in `llvm-22` and the like: the newest that is installed is used, since the models of cores differ.
@@ -52,13 +53,15 @@ from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
 from autotune.types import Task
-from benchmarks.mca_code import alone, code_blocks, matched, predicted
+from benchmarks.mca_code import CodeBlock, alone, code_blocks, matched, predicted
 from benchmarks.mca_tiles import TileScore, tile_score
 from search_spaces.base import rule_for
 
 TARGETS = ("cortex-a72", "neoverse-n1", "neoverse-v1", "apple-m1")
 RULES = ("contraction", "attention")
 """Rules of kernels that are nothing but products of matrices, and what is fused with them."""
+LEAST_ADDITIONS = 8
+"""Vectors of a transform's loop that are added, at least."""
 SLOW_SHARE = 0.01
 """Of a model's multiply-adds: kernels with fewer are not named as its slowest."""
 
@@ -213,12 +216,9 @@ def _is_product(store: Store) -> bool:
 
 def score(task: Task, target: Target) -> Score | TileScore | None:
     """A kernel's inner loops, by its default schedule; None where it is no product of matrices."""
-    rule = rule_for(task, target)
-    if rule.name not in RULES:
+    if rule_for(task, target).name not in RULES:
         return None
-    config = cost_model.default(task, Machine.of(target), rule)
-    program = apply_schedule(build_program(task), rule.schedule(task, target, config))
-    code = code_blocks(assembly_text(LlvmBackend().source(program, target, "kernel"), target))
+    program, code = kernel_code(task, target)
     if any(block.tile_products for block in code):
         return tile_score(task, code)
     loops, rows = product_loops(program, target.lanes()), []
@@ -257,6 +257,36 @@ def rows_of(model: str, target: Target, *, kernels: bool) -> Iterator[str]:
         yield f"{named}, tiles | {both} | {100 * min(heavy):.0f} % |"
 
 
+def transform_rows(model: str, target: Target) -> Iterator[str]:
+    """Rows of kernels with transforms: their loops that add many vectors, as products do not."""
+    prepared = prepare(load_model(model), target.precision, None, short=target.short_tensors)
+    for task in arranged(prepared.graph, target).weights():
+        config = cost_model.default(task, Machine.of(target), rule_for(task, target))
+        algorithm = str(dict(config.items).get("algorithm", ""))
+        if not algorithm.startswith("winograd"):
+            continue
+        loops = [b for b in kernel_code(task, target)[1] if b.additions >= LEAST_ADDITIONS]
+        both = [predicted(b.lines, target) for b in loops]
+        cycles, bound = (sum(part) for part in zip(*both, strict=True))
+        shapes = " ".join("x".join(map(str, v.type.shape)) for v in task.values[:2])
+        size, spills = (
+            sum(n) for n in zip(*((len(b.lines), b.spills) for b in loops), strict=True)
+        )
+        yield (
+            f"| {shapes} {algorithm} | {target.name} | {size} | {cycles:.0f} | {bound:.0f} "
+            f"| {spills} |"
+        )
+
+
+def kernel_code(task: Task, target: Target) -> tuple[Program, list[CodeBlock]]:
+    """A task's program by its default schedule, and its code."""
+    rule = rule_for(task, target)
+    config = cost_model.default(task, Machine.of(target), rule)
+    program = apply_schedule(build_program(task), rule.schedule(task, target, config))
+    text = LlvmBackend().source(program, target, "kernel")
+    return program, code_blocks(assembly_text(text, target))
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -264,14 +294,19 @@ def main() -> int:
     parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--kernels", action="store_true", help="a row per kernel, too")
+    parser.add_argument("--transforms", action="store_true", help="Winograd's, instead")
     args = parser.parse_args()
-    print("| model | core | a cycle | alone | bound | share | spills | slowest |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    heads = ["kernel", "core", "instructions", "cycles", "bound", "spills"]
+    if not args.transforms:
+        heads = ["model", "core", "a cycle", "alone", "bound", "share", "spills", "slowest"]
+    print(f"| {' | '.join(heads)} |")
+    print(f"| {' | '.join('---' for _ in heads)} |")
     try:
         for model in args.models:
             for name in args.target or TARGETS:
                 target = load_target(name).with_precision(args.precision)
-                for row in rows_of(model, target, kernels=args.kernels):
+                rows = rows_of(model, target, kernels=args.kernels)
+                for row in transform_rows(model, target) if args.transforms else rows:
                     print(row, flush=True)
     except (AutotuneError, FileNotFoundError, ValueError) as error:
         sys.exit(f"error: {error}")

@@ -28,6 +28,7 @@ _MULTIPLY_ADD = re.compile(
     r"(\{vex\}\s+)?(v?fn?m(la|ls|ad|sb|add|sub)|bfdot|bfmmla|[su]+dot|[su]+mmla|vpdp|vdpbf16)\w*\s"
 )
 _PRODUCT = re.compile(r"(v?fmul\w*|vmulps)\s")
+_ADDITION = re.compile(r"(fadd|fsub|vaddps|vsubps)\s")
 _TILE_PRODUCT, _TILE_LOAD = re.compile(r"tdp\w+\s"), re.compile(r"tileload\w+\s")
 
 
@@ -53,6 +54,11 @@ class CodeBlock:
     def products(self) -> int:
         """The same with those of the first step of a sum, to which nothing is added."""
         return self.multiply_adds + sum(bool(_PRODUCT.match(line)) for line in self.lines)
+
+    @property
+    def additions(self) -> int:
+        """Vectors that are added or taken away, without being multiplied."""
+        return sum(bool(_ADDITION.match(line)) for line in self.lines)
 
     @property
     def spills(self) -> int:

@@ -166,6 +166,33 @@ def fsrcnn() -> Any:
     return nn.Sequential(*layers, nn.ConvTranspose2d(56, 1, 9, 3, 4, output_padding=2))
 
 
+def with_zeros(network: Any) -> Any:
+    """A sequence whose transposed convolutions are what they say, literally: zeros between places,
+    then a convolution by turned weights."""
+    import torch
+    from torch import nn
+
+    class Zeros(nn.Module):
+        def __init__(self, layer: Any) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(layer.weight.flip(2, 3).transpose(0, 1).contiguous())
+            self.bias = layer.bias
+            self.step, k, p = layer.stride[0], layer.kernel_size[0], layer.padding[0]
+            self.around = (k - 1 - p, k - 1 - p + layer.output_padding[0])
+
+        def forward(self, x: Any) -> Any:
+            n, c, h, w = x.shape
+            s = self.step
+            wide = nn.functional.pad(x.reshape(n, c, h, 1, w, 1), (0, s - 1, 0, 0, 0, s - 1))
+            wide = wide.reshape(n, c, h * s, w * s)[:, :, : h * s - s + 1, : w * s - s + 1]
+            wide = nn.functional.pad(wide, self.around * 2)
+            return torch.conv2d(wide, self.weight, self.bias)
+
+    return nn.Sequential(
+        *(Zeros(layer) if isinstance(layer, nn.ConvTranspose2d) else layer for layer in network)
+    )
+
+
 MODELS: dict[str, Definition] = {
     "csrnet": (csrnet, ((1, 3, 192, 256),)),
     "context": (context, ((1, 128, 48, 64),)),
@@ -180,6 +207,8 @@ MODELS: dict[str, Definition] = {
     "aspp": (aspp, ((1, 512, 33, 33),)),
     "dcgan": (generator, ((1, 100, 1, 1),)),
     "fsrcnn": (fsrcnn, ((1, 1, 160, 160),)),
+    "dcgan_zeros": (lambda: with_zeros(generator()), ((1, 100, 1, 1),)),
+    "fsrcnn_zeros": (lambda: with_zeros(fsrcnn()), ((1, 1, 160, 160),)),
     **REDUCED,
     **ANCHORS,
 }  # fmt: skip

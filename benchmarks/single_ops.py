@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks import further_ops
+from benchmarks import further_ops, odd_ops
 from benchmarks.single_ops_case import Case, Draw, ints, size_of
 
 RNG_SEED = 0
@@ -19,7 +19,7 @@ RNG_SEED = 0
 def cases() -> Iterator[Case]:
     """Every case, family by family; arrays are drawn under one seed."""
     draw = Draw(np.random.default_rng(RNG_SEED))
-    for family in (*FAMILIES, *further_ops.FAMILIES):
+    for family in (*FAMILIES, *further_ops.FAMILIES, *odd_ops.FAMILIES):
         yield from family(draw)
 
 

@@ -8,6 +8,9 @@ from typing import Protocol
 class FormulaWriter(Protocol):
     """Operations of a language as text; values are texts, conditions too."""
 
+    def fused(self) -> FusedWriter | None:
+        """The same with multiply-adds that round once, where the processor has them."""
+
     def const(self, value: float) -> str:
         """A number in every lane."""
 
@@ -43,3 +46,10 @@ class FormulaWriter(Protocol):
 
     def binade(self, u: str) -> tuple[str, str]:
         """(n, 2**-n) for the n that brings u * 2**-n into sqrt(1/2) .. sqrt(2): n below 127."""
+
+
+class FusedWriter(FormulaWriter, Protocol):
+    """Operations of a processor with fused multiply-adds."""
+
+    def fma_once(self, a: str, b: str, c: str) -> str:
+        """a * b + c, rounded once."""

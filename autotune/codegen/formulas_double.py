@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 from autotune.codegen.arithmetic import FormulaWriter
-from autotune.codegen.formulas import GELU_TANH, Formula
+from autotune.codegen.formulas import Formula
+from autotune.codegen.formulas_scaled import GELU_TANH
 
 
 def _softplus(w: FormulaWriter, x: str) -> str:

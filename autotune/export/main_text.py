@@ -97,6 +97,8 @@ static int number(const char *text) {
             weights = argv[i];
 @OPTION@        } else if (!strcmp(argv[i], "-o")) {
             writing = 1;
+        } else if (argv[i][0] == '-' && argv[i][1] == '-') {
+            return fail(argv[i], "no option of main; run it without arguments for those it has");
         } else {
             wanted = writing ? &outs : &ins;
         }

@@ -142,7 +142,7 @@ export async function load(source = "./model.wasm") {
 
 MAIN = r"""// Runs a model on files of raw numbers, and prints milliseconds.
 //
-//     node main.mjs in0.bin ... -o out0.bin ... [--repeat N]
+//     node main.mjs in0.bin ... -o out0.bin ... [--repeat N] [--threads N]
 //
 // A file holds one input, dense, little-endian, in the order of the model's inputs.
 import { readFileSync, writeFileSync } from "node:fs";
@@ -152,13 +152,21 @@ let side = files.inputs, repeat = 1;
 const words = process.argv.slice(2);
 for (let i = 0; i < words.length; i++) {
   if (words[i] === "-o") side = files.outputs;
-  else if (words[i] === "--repeat") repeat = Math.max(1, Number.parseInt(words[++i], 10) || 1);
+  else if (words[i] === "--repeat") repeat = number(words[i], words[++i]);
+  else if (words[i] === "--threads") {
+    if (number(words[i], words[++i]) > 1) fail("--threads: the model was compiled for up to 1");
+  } else if (words[i].startsWith("--")) fail(`${words[i]}: expected --repeat or --threads`);
   else side.push(words[i]);
 }
 
 function fail(line) {
   console.error(`error: ${line}`);
   process.exit(2);
+}
+
+function number(option, word) {
+  if (!/^[1-9]\d{0,8}$/.test(word ?? "")) fail(`${option}: expected a number of at least 1`);
+  return Number(word);
 }
 
 let model;
@@ -198,7 +206,11 @@ for (let i = 0; i < repeat; i++) {
 }
 files.outputs.forEach((path, i) => {
   const array = outputs[model.outputs[i].name];
-  writeFileSync(path, new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+  try {
+    writeFileSync(path, new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+  } catch (error) {
+    fail(`${path}: cannot be written (${error.code})`);
+  }
 });
 const middle = [...times].sort((a, b) => a - b)[times.length >> 1];
 console.log(`${times[0].toFixed(3)} ms first, ${middle.toFixed(3)} ms median of ${repeat}`);

@@ -32,6 +32,7 @@ from autotune.graph.passes.recognize_norms import RecognizeNorms
 from autotune.graph.passes.remove_identities import RemoveIdentities
 from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.passes.sum_products import SumProducts
+from autotune.graph.passes.window_strips import WindowStrips
 from autotune.sizes import any_size
 
 
@@ -80,6 +81,10 @@ ARRANGE: tuple[Pass, ...] = (
     SplitOverConcat(),
     DilatedStrips(axis=2),
     SplitOverConcat(),
+    WindowStrips(axis=1),
+    SplitOverConcat(),
+    WindowStrips(axis=2),
+    SplitOverConcat(),
     PushReshapes(),
     RowStrips(),
     DropDeadNodes(),
@@ -88,7 +93,7 @@ ARRANGE: tuple[Pass, ...] = (
 """How kernels have it best: larger operators, strips, joined values."""
 PIPELINE = (*CLEAN, *ARRANGE)
 
-WEIGH_EXTENTS = (DepthwisePlanes, DilatedStrips, PointwiseProducts, RowStrips)
+WEIGH_EXTENTS = (DepthwisePlanes, DilatedStrips, PointwiseProducts, RowStrips, WindowStrips)
 
 
 def optimize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import dataclass
 from fractions import Fraction
 
 from autotune.errors import ScheduleError
@@ -48,6 +49,29 @@ def transforms(m: int, r: int, stride: int = 1) -> tuple[Matrix, Matrix, Matrix]
         filters += [_spread(row, r, phase, stride) for row in ours[1]]
         inputs += [_spread(row, a, phase, stride) for row in ours[2]]
     return _floats(outputs), _floats(filters), _floats(inputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A part of B^T that has rows and columns of its own: those rows from `row` on, and every
+    `step`-th column from `column` on."""
+
+    matrix: Matrix
+    row: int
+    column: int
+    step: int
+
+
+@functools.cache
+def phases(m: int, r: int, stride: int = 1) -> tuple[Phase, ...]:
+    """B^T of `transforms`, part by part; a single one without stride."""
+    whole, found, row = transforms(m, r, stride)[2], list[Phase](), 0
+    for phase in range(min(stride, r)):
+        size = m + len(range(phase, r, stride)) - 1
+        part = tuple(line[phase::stride][:size] for line in whole[row : row + size])
+        found.append(Phase(matrix=part, row=row, column=phase, step=stride))
+        row += size
+    return tuple(found)
 
 
 def _spread(row: list[Fraction], width: int, first: int, step: int) -> list[Fraction]:

@@ -21,7 +21,7 @@ from autotune.rewrite.prove import INSTANCES, UnprovenError, operators, prove
 from autotune.rewrite.pruning import Known, renamed_key
 from autotune.rewrite.rule import Application, Rewrite
 from autotune.rewrite.several import several_in
-from autotune.rewrite.themes import themes
+from autotune.rewrite.themes import CHAPTERS, themes
 from autotune.rewrite.work import saves
 
 Say = Callable[[str], None]
@@ -41,36 +41,47 @@ _COLUMNS = 99
 _WHOLE = "both"
 """The name of what several results are parts of."""
 _HEAD = """# Rewrites that were generated: `autotune rewrite generate -o FILE` writes it again.
-# Each is proven by evaluation and derived from properties, and follows from no smaller one by a
-# step, nor by that and one that leaves operators out. What `saves` may be less work from left to
-# right: `--rewrites all` looks for it."""
+# Each is proven by evaluation and derived from properties, and follows from smaller ones by no
+# step, nor by one or two and another that leaves operators out. What `saves` may be less work from
+# left to right: `--rewrites all` looks for it."""
 
 
 def generate(
     names: Sequence[str], known: Sequence[Rewrite], say: Say, processes: int = 2
 ) -> Iterator[Rewrite]:
     """The equations of themes that have both proofs and follow from no smaller one, nor from
-    `known`; of several results only where that may save work."""
-    there, hopeless = Known(), Known()
+    `known` or a chapter before; of several results only where that may save work."""
+    there = Known()
     for rewrite in known:
         there.add(rewrite)
     counts: dict[str, int] = {}
     start = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=start) as pool:
-        waiting = sorted(filter(_is_small, _found(names, pool, say)), key=_order)
-        say(f"{len(waiting)} of them are small enough to be proven")
-        for batch in _batches(waiting, there, hopeless):
-            rewrites = [_rewrite(candidate) for candidate in batch]
-            proofs = pool.map(_unproven, rewrites, chunksize=_BATCH // processes)
-            for candidate, rewrite, why in zip(batch, rewrites, proofs, strict=True):
-                if why:
-                    say(f"left out: {why}")
-                    hopeless.add(rewrite)
-                elif not _follows(candidate, there):
-                    there.add(rewrite)
-                    named = _named(rewrite, counts)
-                    if named.saves or len(candidate) == 1:
-                        yield named
+        for chapter in CHAPTERS:
+            wanted = [name for name in names if name in chapter]
+            waiting = sorted(filter(_is_small, _found(wanted, pool, say)), key=_order)
+            say(f"{len(waiting)} of them are small enough to be proven")
+            for rewrite in _proven(waiting, there, pool, say, processes):
+                yield _named(rewrite, counts)
+
+
+def _proven(
+    waiting: Sequence[Candidate], there: Known, pool: Executor, say: Say, processes: int
+) -> Iterator[Rewrite]:
+    """Those of a chapter that have both proofs and do not follow; what is there grows by them."""
+    hopeless = Known()
+    for batch in _batches(waiting, there, hopeless):
+        rewrites = [_rewrite(candidate) for candidate in batch]
+        proofs = pool.map(_unproven, rewrites, chunksize=_BATCH // processes)
+        for candidate, rewrite, why in zip(batch, rewrites, proofs, strict=True):
+            if why:
+                say(f"left out: {why}")
+                hopeless.add(rewrite)
+            elif not _follows(candidate, there):
+                new = len(candidate) > 1 or not there.leads_to(candidate[0])
+                there.add(rewrite)
+                if new and (len(candidate) == 1 or saves(rewrite)):
+                    yield rewrite
 
 
 def _named(rewrite: Rewrite, counts: dict[str, int]) -> Rewrite:

@@ -1,6 +1,6 @@
 """Pruning of what says nothing new: renamed ones, and those that one step of an equation
 of fewer or as many operators makes, somewhere in a term, or that step and one more that leaves
-operators out.
+operators out, or two over terms of no more operators and one that leaves some out.
 
 In: `Pair`s, in the order in which they should be kept. Out: equations with one name for what is
 the same but for names.
@@ -93,6 +93,23 @@ class Known:
             if after.key not in seen and after.size > other.size:
                 seen.add(after.key)
                 if any(last.key == wanted for last in self._steps(after, shorter=True)):
+                    return True
+        return False
+
+    def leads_to(self, pair: Pair) -> bool:
+        """Whether the second side follows from the first in three steps: two over terms that are
+        no larger than it, and one that leaves operators out."""
+        one, other = made(pair.one), made(pair.other)
+        seen = {one.key}
+        for first in self._steps(one):
+            if first.key in seen or first.size > one.size:
+                continue
+            seen.add(first.key)
+            for second in self._steps(first):
+                if second.key in seen or not other.size < second.size <= one.size:
+                    continue
+                seen.add(second.key)
+                if any(last.key == other.key for last in self._steps(second, shorter=True)):
                     return True
         return False
 

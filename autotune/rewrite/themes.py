@@ -173,11 +173,91 @@ _THEMES: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("largest-of-channels", f"value x [n, h, w, c]\nvalue f [c]{_POOL}",
      (_LARGEST, "add relu"), 4),
 )  # fmt: skip
+_FURTHER: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
+    # -- factors and terms of fewer elements
+    ("numbers", "value x y [*s]\nvalue f []", ("add mul neg",), 3),
+    ("two-numbers", "value x [*s]\nvalue f g []", ("add mul neg",), 3),
+    ("columns", "value x y [*s, m]\nvalue f [m]", ("add mul neg",), 3),
+    ("two-columns", "value x [*s, m]\nvalue f g [m]", ("add mul neg",), 3),
+    ("a-column-and-a-number", "value x [*s, m]\nvalue f [m]\nvalue g []", ("add mul",), 3),
+    ("rows", "value x y [*s, m, n]\nvalue f [*s, m, 1]", ("add mul neg",), 3),
+    ("two-rows", "value x [*s, m, n]\nvalue f g [*s, m, 1]", ("add mul neg",), 3),
+    ("a-row-and-a-column", "value x [*s, m, n]\nvalue f [*s, m, 1]\nvalue g [n]",
+     ("add mul",), 3),
+    ("extremes-and-numbers", "value x y [*s]\nvalue f []", ("max add",), 3),
+    ("extremes-and-columns", "value x [*s, m]\nvalue f g [m]", ("max add",), 3),
+    ("numbers-turned", "value x y [*s, m, n]\nvalue f []", ("transpose add mul",), 3),
+    ("numbers-reshaped", "value x y [m, n]\nvalue f []", ("reshape add mul",), 3),
+    ("numbers-joined", "value x [*s, m]\nvalue y [*s, n]\nvalue f []",
+     ("concat add mul",), 3),
+    ("columns-joined", "value x [*s, m, n]\nvalue y [*s, k, n]\nvalue f [n]",
+     ("concat add mul",), 3),
+    ("numbers-cut", f"value x y [*s, m]\nvalue f []{_CUT}", ("slice add mul",), 3),
+    ("numbers-padded", f"value x y [m, n]\nvalue f []{_ZEROS}", ("pad mul neg",), 3),
+    ("numbers-resized", f"value x y [n, h, w, c]\nvalue f []{_SIZES}",
+     ("nearest add mul",), 3),
+    ("reduced-rows", "value x y [*s, m, n]\nvalue f [*s, m, 1]",
+     ("reduce_sum reduce_mean reduce_max mul add",), 3),
+    ("reduced-numbers", "value x y [*s, m, n]\nvalue f []",
+     ("reduce_sum reduce_mean reduce_max mul add",), 3),
+    ("reduced-places-scaled", "value x [n, h, w, c]\nvalue f [c]\nvalue g []",
+     ("places_sum places_mean mul add neg",), 3),
+    ("largest-places-of-channels", "value x [n, h, w, c]\nvalue f [c]",
+     ("places_max places_min add max relu",), 3),
+    ("softmaxes-of-sums", "value x [*s, m, n]\nvalue f [*s, m, 1]\nvalue g []",
+     ("softmax log_softmax add",), 3),
+    # -- layers
+    ("scaled-layers", "value a [*s, m, k]\nvalue c [k, n]\nvalue f []",
+     ("matmul mul add neg",), 3),
+    ("layers-of-scaled-columns", "value a [*s, m, k]\nvalue c [k, n]\nvalue f [k]",
+     ("matmul mul add",), 3),
+    ("layers-to-scaled-columns", "value a [*s, m, k]\nvalue c [k, n]\nvalue f [n]",
+     ("matmul mul add",), 3),
+    ("layers-of-scaled-rows", "value a [*s, m, k]\nvalue c [k, n]\nvalue f [*s, m, 1]",
+     ("matmul mul add",), 3),
+    ("layers-of-joined", "value a [*s, m, k]\nvalue b [*s, m, j]\nvalue c [k, n]\nvalue d [j, n]",
+     ("matmul concat add",), 3),
+    ("layers-of-images", f"value x [n, h, w, c]\nvalue k [c, o]{_SIZES}",
+     ("matmul nearest linear places_mean places_sum",), 3),
+    ("layers-of-means", f"value x [n, h, w, c]\nvalue k [c, o]{_POOL}",
+     ("matmul", _MEANS, "add neg"), 3),
+    ("layers-of-images-and-biases", f"value x [n, h, w, c]\nvalue k [c, o]\nvalue f [o]{_SIZES}",
+     ("matmul nearest linear places_mean add",), 3),
+    # -- images and numbers
+    ("pointwise-by-numbers", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue f []",
+     (_POINT, "mul add places_mean"), 3),
+    ("pointwise-to-columns", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue f [o]",
+     (_POINT, "mul add places_mean"), 3),
+    ("pointwise-of-columns", "value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue f [c]",
+     (_POINT, "mul add places_mean"), 3),
+    ("pointwise-padded", f"value x [n, h, w, c]\nvalue k l [1, 1, c, o]{_ZEROS}",
+     (_POINT, "pad add neg concat"), 3),
+    ("means-of-pointwise-and-biases",
+     f"value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue f [o]{_POOL}",
+     (_MEANS, _POINT, "add mul"), 3),
+    ("resized-by-numbers-linear", f"value x [n, h, w, c]\nvalue f [c]\nvalue g []{_SIZES}",
+     ("linear mul add neg",), 3),
+    ("resized-pointwise-and-biases",
+     f"value x [n, h, w, c]\nvalue k [1, 1, c, o]\nvalue f [o]{_SIZES}",
+     (_POINT, "nearest linear add mul"), 3),
+    ("grouped-by-numbers", f"value x [n, h, w, c]\nvalue k [r, g, c, o]\nvalue f []{_WINDOW}",
+     (_GROUPED, "mul add neg"), 3),
+    ("grouped-to-columns", f"value x [n, h, w, c]\nvalue k [r, g, c, o]\nvalue f [o]{_WINDOW}",
+     (_GROUPED, "mul add"), 3),
+)  # fmt: skip
+
+
+CHAPTERS = (
+    tuple(name for name, *_ in _THEMES),
+    tuple(name for name, *_ in _FURTHER),
+)
+"""Names of themes by what is found first: it prunes the chapters behind it, none before, so that
+what a chapter gives stays as it is where another is added."""
 
 
 def themes() -> Iterator[Theme]:
     """All of them, in order."""
-    for name, header, operators, most in _THEMES:
+    for name, header, operators, most in (*_THEMES, *_FURTHER):
         yield Theme(
             name=name, header=parse_header(header, name), most=most,
             operators=tuple(o for text in operators for o in _operators(text)),

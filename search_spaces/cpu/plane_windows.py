@@ -124,7 +124,8 @@ class PlaneWindowsRule(Rule):
         """The copy of a plane; where windows go along rows in steps, columns of one remainder lie
         side by side in it."""
         (row, column), stride, along = loops, _windows(task)[1].stride, loops[-1]
-        if stride > 1:
+        apart = 1 < stride <= builder.extent(column)
+        if apart:
             along = f"{column}_q"
             builder.split(column, stride, along, f"{column}_r")
             builder.apply(Reorder(loops=(f"{column}_r", along)))
@@ -133,7 +134,7 @@ class PlaneWindowsRule(Rule):
         builder.split(along, lanes, f"{column}_o", f"{column}_v")
         peel_borders(builder, f"{column}_o")
         peel_borders(builder, row)
-        if stride > 1:
+        if apart:
             builder.apply(Unroll(loops=copies_of(builder, f"{column}_r")))
         builder.apply(Vectorize(loops=copies_of(builder, f"{column}_v")))
 

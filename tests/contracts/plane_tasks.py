@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from autotune.types import Task, freeze_attrs
-from tests.contracts.case import Case, tensor
+from tests.contracts.case import Case, single_task, tensor
 from tests.unit.codegen.kernels import node, task, value
 
 
@@ -47,4 +47,12 @@ PLANES = {
     "windows of planes, far apart": planes(3, 3, 1, 100),
     "windows of planes without zeros": planes(3, 1, 0, 19),
     "large windows of planes": planes(9, 1, 4, 21),
+    "windows of planes of one column": single_task(
+        Case(
+            op="conv_planes",
+            types=(tensor(1, 2, 5, 1), tensor(2, 3, 1)),
+            attrs=freeze_attrs({"pads": (1, 0, 1, 0), "strides": (2, 2)}),
+            constants=(1,),
+        )
+    ),
 }

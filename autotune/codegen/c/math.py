@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from autotune.codegen.arithmetic import FusedWriter
 from autotune.codegen.c.dialect import float_constant, split_type
 from autotune.codegen.formulas import FORMULAS
 from autotune.codegen.formulas_double import DOUBLE
@@ -22,7 +23,7 @@ _ROUNDER = 12582912.0
 
 
 class CMath:
-    """Writes arithmetic on values of one type; see `formulas.Arithmetic`."""
+    """Writes arithmetic on values of one type; see `FormulaWriter`."""
 
     def __init__(self, helpers: Helpers, kind: str) -> None:
         self._helpers, self._kind = helpers, kind
@@ -45,6 +46,9 @@ class CMath:
 
     def fma(self, a: str, b: str, c: str) -> str:
         return self._new(f"{a} * {b} + {c}")
+
+    def fused(self) -> FusedWriter | None:
+        return None
 
     def call(self, name: str, *args: str) -> str:
         return self._new(self._helpers.call(name, self._kind, *args))

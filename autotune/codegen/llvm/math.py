@@ -12,6 +12,7 @@ import math
 import struct
 from typing import ClassVar
 
+from autotune.codegen.arithmetic import FusedWriter
 from autotune.codegen.formulas import EXP, FORMULAS, LOG
 from autotune.codegen.formulas_double import DOUBLE, LIBRARY
 from autotune.codegen.llvm.text import FunctionText, suffix_text, type_text
@@ -77,6 +78,9 @@ class MathWriter:
 
     def fma(self, a: str, b: str, c: str) -> str:
         return self.call("fmuladd", a, b, c, flags="nsz contract ")
+
+    def fused(self) -> FusedWriter | None:
+        return None
 
     def call(self, name: str, *args: str, flags: str = "") -> str:
         symbol = f"llvm.{name}.{suffix_text(self.dtype, self.lanes)}"

@@ -16,6 +16,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autotune.codegen.formulas_scaled import ROUNDER
+from autotune.codegen.llvm.fused import FusedMath
 from autotune.codegen.llvm.math import MathWriter, float_text
 
 
@@ -35,11 +37,9 @@ class ErfTable:
 
 WIDE = ErfTable(entries=16, degree=5, width=0.25, limit=3.8749)
 NARROW = ErfTable(entries=8, degree=7, width=0.53125, limit=3.94)
-_ROUNDER = 1.5 * 2.0**23
-"""Adding it rounds to an integer, which then stands in the lowest bits."""
 
 
-class NarrowTableMath(MathWriter):
+class NarrowTableMath(FusedMath):
     """Writer of erf by permutes of registers of eight floats (AVX2)."""
 
     table: ClassVar[ErfTable] = NARROW
@@ -57,8 +57,8 @@ class NarrowTableMath(MathWriter):
             wide = type(self)(self.text, entries, self.dtype)
             return self._narrowed(wide.erf(self._widened(x)))
         limited = self.select_min(self.call("fabs", x), self.const(self.table.limit))
-        shifted = self.fma(limited, self.const(1 / self.table.width), self.const(_ROUNDER))
-        n = self.op("fsub", shifted, self.const(_ROUNDER))
+        shifted = self.fma(limited, self.const(1 / self.table.width), self.const(ROUNDER))
+        n = self.op("fsub", shifted, self.const(ROUNDER))
         offset = self.fma(n, self.const(-self.table.width), limited)
         which = self._bits(shifted)
         first, *rest = (self._pick(table, which) for table in erf_tables(self.table))
@@ -142,7 +142,9 @@ def math_of(features: Set[str], *, reproducible: bool = False) -> type[MathWrite
         return ExactRootMath
     if "+avx512f" in features:
         return TableMath
-    return NarrowTableMath if "+avx2" in features else MathWriter
+    if "+avx2" in features:
+        return NarrowTableMath
+    return FusedMath if "+neon" in features else MathWriter
 
 
 @functools.cache

@@ -8,7 +8,8 @@ An importer is one function: it reads the operator's tensors and options through
         return n.op("relu", n.input(0))
 
 Tensors of int8 are uint8 in graphs, 128 more: what instructions multiply. Only a model's edges
-have the others. Importers raise ModelError or UnsupportedOpError with a plain message; the caller
+have the others. Those of uint8, as older converters wrote them, are what they are.
+Importers raise ModelError or UnsupportedOpError with a plain message; the caller
 adds the operator and its place.
 """
 
@@ -72,6 +73,16 @@ class TfliteTensor:
     def zero(self) -> int:
         """The one zero point."""
         return int(self.zeros.item()) if self.zeros.size == 1 else 0
+
+    @property
+    def moved(self) -> int:
+        """How much more the graph's values are than the file's."""
+        return MOVED if self.dtype == "int8" else 0
+
+    @property
+    def point(self) -> int:
+        """The zero point of the graph's values."""
+        return self.zero + self.moved
 
 
 class OperatorContext(Assembler):
@@ -158,12 +169,15 @@ class OperatorContext(Assembler):
 
     # ------------------------------------------------------------------------------- integers
 
-    def quantized(self, *positions: int) -> bool:
-        """Whether the inputs and the output are int8 with scales; False where all are floats.
-        Raises UnsupportedOpError for anything else."""
+    def quantized(self, *positions: int, unsigned: bool = False) -> bool:
+        """Whether the inputs and the output are int8 with scales, or all uint8 where `unsigned`
+        bytes are known; False where all are floats. Raises UnsupportedOpError for anything
+        else."""
         tensors = [self.tensor(p) for p in positions] + [self.result()]
         kinds = [t.dtype for t in tensors]
-        if all(k == "int8" for k in kinds) and all(t.scales.size for t in tensors):
+        known = ("int8", "uint8") if unsigned else ("int8",)
+        alike = kinds[0] in known and len(set(kinds)) == 1
+        if alike and all(t.scales.size for t in tensors):
             return True
         if all(k == "float32" for k in kinds):
             return False
@@ -184,9 +198,9 @@ class OperatorContext(Assembler):
                 )
 
     def whole(self, position: int) -> str:
-        """An input of int8 as int32, less its zero point."""
+        """An input of bytes as int32, less its zero point."""
         tensor, value = self.tensor(position), self.cast(self.input(position), "int32")
-        return self.op("sub", value, self.like(tensor.zero + MOVED, value))
+        return self.op("sub", value, self.like(tensor.point, value))
 
     def scaled(self, total: str, factors: Sequence[float] | Array, rounding: str = "twice") -> str:
         """int32 times real numbers, one for all or one per channel (the last dimension), as fixed
@@ -216,9 +230,8 @@ class OperatorContext(Assembler):
     def as_result(self, counts: str, low: float | None = None, high: float | None = None) -> str:
         """int32 in the output's steps as its uint8: moved by the zero point, limited."""
         tensor = self.result()
-        moved = tensor.zero + MOVED
-        if moved:
-            counts = self.builder.op("add", counts, self._parameter(np.array([moved])))
+        if tensor.point:
+            counts = self.builder.op("add", counts, self._parameter(np.array([tensor.point])))
         least, most = (self._count(v, d) for v, d in ((low, 0), (high, 255)))
         limited = self.op("clip", counts, min=max(least, 0), max=min(most, 255))
         return self.op("to_uint8", limited)
@@ -229,7 +242,7 @@ class OperatorContext(Assembler):
             return default
         count = np.float32(value) / np.float32(self.result().scale)
         away = np.floor(np.abs(count) + np.float32(0.5)) * np.sign(count)
-        return int(away) + self.result().zero + MOVED
+        return int(away) + self.result().point
 
     def activated(self, counts: str, activation: int) -> str:
         """`as_result` within a fused activation's limits."""

@@ -10,21 +10,37 @@ import tflite
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.deconvolution import Geometry, phases
 from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
-from autotune.frontend.tflite.linear import product_factors
+from autotune.frontend.tflite.hybrid import (
+    as_bytes,
+    as_floats,
+    has_bytes_as_weights,
+    less_zero_points,
+    seen_sums,
+)
+from autotune.frontend.tflite.linear import (
+    byte_parts,
+    product_factors,
+    same_steps,
+    signed_weights,
+    summed,
+)
 from autotune.types import Array
 
 _TOGETHER = 4
 """Channels that an instruction multiplies at once; fewer are filled up."""
+_ONE = 1 << 10
+"""The share of a whole element, of those that bilinear resizes mix."""
 
 
 @tflite_importer("CONV_2D")
 def conv_2d(n: OperatorContext) -> str:
-    return _convolved(n, n.options("Conv2DOptions"), n.array(1).transpose(1, 2, 3, 0))
+    return _convolved(n, n.options("Conv2DOptions"), signed_weights(n).transpose(1, 2, 3, 0))
 
 
 @tflite_importer("DEPTHWISE_CONV_2D")
 def depthwise_conv_2d(n: OperatorContext) -> str:
-    return _convolved(n, n.options("DepthwiseConv2DOptions"), n.array(1).transpose(1, 2, 0, 3))
+    weights = signed_weights(n).transpose(1, 2, 0, 3)
+    return _convolved(n, n.options("DepthwiseConv2DOptions"), weights)
 
 
 def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
@@ -40,11 +56,13 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
     pads = padding(n.shape(x)[1:3], weights.shape[:2], strides, dilations, options.Padding())
     attrs = {"strides": strides, "dilations": dilations, "groups": channels // weights.shape[2]}
     activation = options.FusedActivationFunction()
-    if not n.quantized(0, 1):
+    if has_bytes_as_weights(n):
+        return n.float_activated(_by_bytes(n, x, weights, pads, attrs), activation)
+    if not n.quantized(0, 1, unsigned=True):
         y = n.op("conv2d", x, n.constant(weights), pads=pads, **attrs)
         y = n.op("add", y, n.input(2)) if n.has(2) else y
         return n.float_activated(y, activation)
-    zero = n.tensor(0).zero + MOVED
+    zero = n.tensor(0).point
     bias = -zero * weights.astype(np.int64).sum(axis=(0, 1, 2))
     if attrs["groups"] == 1 and dilations[1] == 1 and _unfolds(n.shape(x)[2], weights, strides[1]):
         if any(pads):
@@ -57,18 +75,46 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
         widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], more)
         x, pads = n.op("pad", x, pads=widths, value=float(zero)), (0, 0, 0, 0)
         weights = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
-    total = n.op("conv2d", x, n.constant(weights, "int8"), pads=pads, **attrs)
+    total = summed(
+        n, [n.op("conv2d", x, n.constant(w), pads=pads, **attrs) for w in byte_parts(weights)]
+    )
     if n.has(2):
         bias = bias + n.array(2)
     if bias.any():
         total = n.op("add", total, n.constant(bias.astype(np.int32)))
-    return n.activated(n.scaled(total, product_factors(n, weights.shape[3])), activation)
+    rows = n.tensor(1).dtype == "uint8"  # which scales as the only one of a layer's rows
+    factors = product_factors(n, weights.shape[3], rows=rows)
+    return n.activated(n.scaled(total, factors), activation)
+
+
+def _by_bytes(
+    n: OperatorContext, x: str, weights: Array, pads: tuple[int, int, int, int], attrs: Any
+) -> str:
+    """Floats by weights of bytes. What a window sees beside the image is zero: of the bytes, no
+    products."""
+    data, zero, scale = as_bytes(n, x, (1, 2, 3), around_zero=n.tensor(1).scales.size == 1)
+    y = n.op("conv2d", data, n.constant(weights), pads=pads, **attrs)
+    sides = zip(
+        n.shape(x)[1:3], weights.shape[:2], attrs["strides"], attrs["dilations"], pads[:2],
+        n.shape(y)[1:3], strict=True,
+    )  # fmt: skip
+    rows, columns = (
+        _inside(np.arange(count)[:, None] * s - before + np.arange(k) * d, extent)
+        for extent, k, s, d, before, count in sides
+    )
+    total = less_zero_points(n, y, zero, seen_sums(weights, (rows, columns)))
+    return as_floats(n, total, scale, weights.shape[3])
+
+
+def _inside(places: Array, extent: int) -> Array:
+    return np.asarray((places >= 0) & (places < extent))
 
 
 @tflite_importer("TRANSPOSE_CONV")
 def transpose_conv(n: OperatorContext) -> str:
-    """Inputs: the size of the result, weights [O, KH, KW, I], the image, and a bias or none."""
-    n.plain()
+    """Inputs: the size of the result, weights [O, KH, KW, I], the image, and a bias or none. Of
+    bytes, zero points are taken away as often as weights meet the image."""
+    whole = n.quantized(2, 1)
     options, x = n.options("TransposeConvOptions"), n.input(2)
     weights, extent = n.array(1).transpose(3, 0, 1, 2), n.result().shape[1:3]
     strides, kernel = (options.StrideH(), options.StrideW()), weights.shape[2:]
@@ -77,18 +123,73 @@ def transpose_conv(n: OperatorContext) -> str:
         kernel=kernel, strides=strides, dilations=(1, 1), start=pads[:2], extent=extent
     )
     y = phases(n, x, n.constant(weights), geometry, 1)
-    y = n.op("add", y, n.input(3)) if n.has(3) else y
-    return n.float_activated(y, options.FusedActivationFunction())
+    activation = options.FusedActivationFunction()
+    if not whole:
+        y = n.op("add", y, n.input(3)) if n.has(3) else y
+        return n.float_activated(y, activation)
+    bias = -n.tensor(2).point * _met_sums(weights, geometry, n.shape(x)[1:3])
+    bias = bias + n.array(3) if n.has(3) else bias
+    if bias.any():
+        y = n.op("add", y, n.constant(bias, "int32"))
+    factors = product_factors(n, weights.shape[1], data_input=2)
+    return n.activated(n.scaled(y, factors), activation)
+
+
+def _met_sums(weights: Array, geometry: Geometry, image: tuple[int, ...]) -> Array:
+    """Sums of the weights [I, O, KH, KW] that meet an element of the image, by place of the
+    result: [rows, columns, O], or [O] where they are the same."""
+    along = []
+    for extent, k, s, start, size in zip(
+        geometry.extent, geometry.kernel, geometry.strides, geometry.start, image, strict=True
+    ):
+        apart = np.arange(extent)[:, None] + start - np.arange(k)
+        along.append((apart % s == 0) & _inside(apart // s, size))
+    return seen_sums(weights.transpose(2, 3, 0, 1), (along[0], along[1]))
 
 
 @tflite_importer("RESIZE_BILINEAR")
 def resize_bilinear(n: OperatorContext) -> str:
-    n.plain()
     options, x = n.options("ResizeBilinearOptions"), n.input(0)
+    if n.quantized(0):
+        same_steps(n, 0)
+        return _mixed(n, align=options.AlignCorners(), half=options.HalfPixelCenters())
     how = "half_pixel" if options.HalfPixelCenters() else "asymmetric"
     how = "align_corners" if options.AlignCorners() else how
     extent = (n.shape(x)[0], *n.ints(1), n.shape(x)[3])
     return n.op("resize", x, out_shape=extent, mode="linear", coordinate=how, nearest_mode="floor")
+
+
+def _mixed(n: OperatorContext, *, align: bool, half: bool) -> str:
+    """Bytes mixed by shares of 10 bits along rows and columns, rounded with halves away from
+    zero."""
+    x = n.op("sub", n.cast(n.input(0), "int32"), n.scalar(MOVED, "int32"))
+    for axis, after in zip((1, 2), n.ints(1), strict=True):
+        low, high, share = _shares(n.shape(x)[axis], after, align=align, half=half)
+        front, tail = ((1,) * axis, (1,) * (3 - axis))
+        parts = [
+            n.op(
+                "mul", n.op("gather", x, n.constant(at, "int64"), axis=axis),
+                n.constant(part.reshape(*front, -1, *tail), "int32"),
+            )
+            for at, part in ((low, _ONE - share), (high, share))
+        ]  # fmt: skip
+        x = n.op("add", *parts)
+    half_up = n.like(_ONE * _ONE // 2, x)
+    up, down = n.op("add", x, half_up), n.op("sub", x, half_up)
+    moved = n.op("where", n.op("gt", x, n.like(0, x)), up, down)
+    y = n.op("div", moved, n.like(_ONE * _ONE, moved))
+    return n.op("to_uint8", n.op("add", y, n.like(MOVED, y)))
+
+
+def _shares(before: int, after: int, *, align: bool, half: bool) -> tuple[Array, Array, Array]:
+    """By element of the result along an axis: the elements below and above, and the share of the
+    one above in parts of 1024, as integers are divided in C."""
+    cut = int(align and after > 1)
+    scale = (_ONE * (before - cut) + (after - cut) // 2) // (after - cut)
+    at = np.arange(after) * scale + (scale // 2 - _ONE // 2 if half else 0)
+    low = np.maximum(at // _ONE, 0)
+    high = np.minimum(np.maximum(at + _ONE - 1, 0) // _ONE, before - 1)
+    return np.minimum(low, before - 1), high, at - _ONE * low
 
 
 def _unfolds(columns: int, weights: Array, stride: int) -> bool:
@@ -147,7 +248,7 @@ def pool_2d(n: OperatorContext) -> str:
     pads = padding(n.shape(x)[1:3], window, strides, (1, 1), options.Padding())
     activation = options.FusedActivationFunction()
     attrs = {"kernel": window, "strides": strides, "pads": pads}
-    if not n.quantized(0):
+    if not n.quantized(0, unsigned=True):
         y = n.op("avg_pool2d" if means else "max_pool2d", x, **attrs)
         return n.float_activated(y, activation)
     low, high = n.pooled_limits(activation)
@@ -155,6 +256,8 @@ def pool_2d(n: OperatorContext) -> str:
         return n.op("clip", n.op("max_pool2d", x, **attrs), min=low, max=high)
     counts = _seen(n.shape(x)[1:3], window, strides, pads)
     total = _window_sums(n, x, window, strides, pads)
+    if not n.tensor(0).moved:
+        return n.op("to_uint8", n.op("clip", _halves_away(n, total, counts), min=low, max=high))
     # The sum of int8: of uint8, less 128 for every element seen.
     total = n.op("sub", total, n.constant(counts * MOVED, "int32"))
     y = n.op("add", _halves_away(n, total, counts), n.like(MOVED, total))

@@ -7,21 +7,29 @@ import math
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
-from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
+from autotune.frontend.tflite.context import OperatorContext, tflite_importer
+from autotune.frontend.tflite.hybrid import (
+    as_bytes,
+    as_floats,
+    has_bytes_as_weights,
+    less_zero_points,
+)
 from autotune.types import Array
 
 _SUM_BITS = 20
 """Bits behind the point of sums of bytes of several scales."""
 
 
-def product_factors(n: OperatorContext, outputs: int, *, rows: bool = False) -> Array:
-    """What makes sums of products of inputs 0 and 1 counts of the output's steps: one for all, or
-    one per output. Of `rows` with one scale the product of scales is rounded to float32. Raises
-    where weights have zero points."""
-    data, weights, result = n.tensor(0), n.tensor(1), n.result()
-    if weights.zeros.any():
+def product_factors(
+    n: OperatorContext, outputs: int, *, rows: bool = False, data_input: int = 0
+) -> Array:
+    """What makes sums of products of that input and input 1 counts of the output's steps: one for
+    all, or one per output. Of `rows` with one scale the product of scales is rounded to float32.
+    Raises where weights of int8 have zero points."""
+    data, weights, result = n.tensor(data_input), n.tensor(1), n.result()
+    if weights.zeros.any() and weights.dtype != "uint8":
         raise UnsupportedOpError(
-            "weights with zero points are not supported; convert them to int8"
+            "weights of int8 with zero points are not supported; convert them again"
         )
     if weights.scales.size not in (1, outputs):
         raise ModelError(f"{weights.scales.size} scales of weights for {outputs} outputs")
@@ -31,21 +39,52 @@ def product_factors(n: OperatorContext, outputs: int, *, rows: bool = False) -> 
     return np.asarray(data.scale * weights.scales.astype(np.float64) / result.scale)
 
 
+def signed_weights(n: OperatorContext) -> Array:
+    """The constant weights; of uint8 less their zero point, as int32."""
+    weights, tensor = n.array(1), n.tensor(1)
+    return weights.astype(np.int32) - tensor.zero if tensor.dtype == "uint8" else weights
+
+
+def byte_parts(weights: Array) -> list[Array]:
+    """Integers of more than eight bits as the sum of arrays of int8; others as they are."""
+    if weights.dtype != np.int32:
+        return [weights]
+    parts: list[Array] = []
+    while not parts or weights.any():
+        parts.append(np.clip(weights, -128, 127).astype(np.int8))
+        weights = weights - parts[-1]
+    return parts
+
+
+def summed(n: OperatorContext, values: list[str]) -> str:
+    """The sum of one value or more."""
+    total = values[0]
+    for value in values[1:]:
+        total = n.op("add", total, value)
+    return total
+
+
 @tflite_importer("FULLY_CONNECTED")
 def fully_connected(n: OperatorContext) -> str:
-    options, weights = n.options("FullyConnectedOptions"), n.array(1)
+    options, weights = n.options("FullyConnectedOptions"), signed_weights(n)
     if options.WeightsFormat():
         raise UnsupportedOpError("shuffled weights are not supported; convert the model again")
     outputs, inner = weights.shape
     x, activation = n.input(0), options.FusedActivationFunction()
     shape = n.result().shape
     rows = n.reshape(x, (math.prod(n.shape(x)) // max(inner, 1), inner))
-    columns = n.constant(np.ascontiguousarray(weights.T))
-    y = n.op("matmul", rows, columns)
-    if not n.quantized(0, 1):
+    columns = np.ascontiguousarray(weights.T)
+    if has_bytes_as_weights(n):
+        around_zero = not options.AsymmetricQuantizeInputs()
+        data, zero, scale = as_bytes(n, rows, (1,), around_zero=around_zero)
+        total = n.op("matmul", data, n.constant(columns))
+        total = less_zero_points(n, total, zero, weights.astype(np.int64).sum(axis=1))
+        return n.reshape(n.float_activated(as_floats(n, total, scale, outputs), activation), shape)
+    y = summed(n, [n.op("matmul", rows, n.constant(part)) for part in byte_parts(columns)])
+    if not n.quantized(0, 1, unsigned=True):
         y = n.op("add", y, n.input(2)) if n.has(2) else y
         return n.reshape(n.float_activated(y, activation), shape)
-    bias = -(n.tensor(0).zero + MOVED) * weights.astype(np.int64).sum(axis=1)
+    bias = -n.tensor(0).point * weights.astype(np.int64).sum(axis=1)
     if n.has(2):
         bias = bias + n.array(2)
     if bias.any():
@@ -71,7 +110,7 @@ def add(n: OperatorContext) -> str:
     """Both in steps of twice the larger scale, 20 bits further down."""
     name = "add" if n.is_a("ADD") else "sub"
     activation = n.options(f"{name.capitalize()}Options").FusedActivationFunction()
-    if not n.quantized(0, 1):
+    if not n.quantized(0, 1, unsigned=True):
         return n.float_activated(n.op(name, n.input(0), n.input(1)), activation)
     twice = 2 * max(n.tensor(0).scale, n.tensor(1).scale)
     left, right = (_in_steps(n, position, twice) for position in (0, 1))
@@ -87,7 +126,7 @@ def _in_steps(n: OperatorContext, position: int, step: float) -> str:
 @tflite_importer("MUL")
 def mul(n: OperatorContext) -> str:
     activation = n.options("MulOptions").FusedActivationFunction()
-    if not n.quantized(0, 1):
+    if not n.quantized(0, 1, unsigned=True):
         return n.float_activated(n.op("mul", n.input(0), n.input(1)), activation)
     product = n.op("mul", n.whole(0), n.whole(1))
     return n.activated(n.scaled(product, [n.ratio(0, 1)]), activation)

@@ -136,7 +136,8 @@ def space_to_depth(n: OperatorContext) -> str:
 
 def _moves(n: OperatorContext, position: int) -> None:
     """Raise UnsupportedOpError where bytes would change their steps."""
-    if n.tensor(position).dtype == "int8":
+    tensor = n.tensor(position)
+    if tensor.dtype == "int8" or (tensor.dtype == "uint8" and tensor.scales.size):
         same_steps(n, position)
     else:
         n.plain()

@@ -94,12 +94,13 @@ def softmax(n: OperatorContext) -> str:
     Newton's method, and products: all in 32 bits of fixed point."""
     beta, x = n.options("SoftmaxOptions").Beta(), n.input(0)
     last = n.rank(x) - 1
-    if not n.quantized(0):
+    if not n.quantized(0, unsigned=True):
         scaled = x if beta == 1 else n.op("mul", x, n.like(beta, x))
         return n.op("softmax", scaled, axis=last)
     result = n.result()
-    if (result.scale, result.zero) != (1 / 256, -128):
-        raise UnsupportedOpError("the result's scale must be 1/256, its zero point -128")
+    if (result.scale, result.point) != (1 / 256, 0):
+        least = -result.moved
+        raise UnsupportedOpError(f"the result's scale must be 1/256, its zero point {least}")
     wide = n.cast(x, "int32")
     largest = n.op("reduce_max", wide, axes=(last,), keepdims=True)
     below = n.op("sub", largest, wide)

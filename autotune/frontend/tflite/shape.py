@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
-from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
+from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.frontend.tflite.linear import same_steps
 
 
@@ -23,7 +23,7 @@ def transpose(n: OperatorContext) -> str:
 @tflite_importer("CONCATENATION")
 def concatenation(n: OperatorContext) -> str:
     options, parts = n.options("ConcatenationOptions"), range(n.inputs)
-    if n.quantized(*parts):
+    if n.quantized(*parts, unsigned=True):
         same_steps(n, *parts)
     axis = options.Axis() % max(len(n.result().shape), 1)
     y = n.op("concat", *(n.input(i) for i in parts), axis=axis)
@@ -37,11 +37,11 @@ def concatenation(n: OperatorContext) -> str:
 def pad(n: OperatorContext) -> str:
     """With zeros, which bytes have at their zero point, or with a number of one's own."""
     value = 0.0
-    if n.quantized(0):
-        value = float(n.tensor(0).zero + MOVED)
+    if n.quantized(0, unsigned=True):
+        value = float(n.tensor(0).point)
         same_steps(n, 0)
     if n.has(2):
-        value = float(n.array(2).item()) + (MOVED if n.tensor(2).dtype == "int8" else 0)
+        value = float(n.array(2).item()) + n.tensor(2).moved
     widths = np.asarray(n.ints(1)).reshape(-1, 2)
     if len(widths) != n.rank(n.input(0)) or widths.min(initial=0) < 0:
         raise ModelError(f"paddings {widths.tolist()} do not fit {n.shape(n.input(0))}")

@@ -12,6 +12,7 @@ from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.types import Array
 
 _ALL = np.arange(-128, 128, dtype=np.int64)
+_BYTES = ("int8", "uint8")
 _BITS = 27
 """Behind the point of Q4.27, which arguments of the logistic function and of tanh are in."""
 _LOGISTIC_STEPS, _TANH_STEPS = ((1 / 256, -128), (1 / 128, 0))
@@ -56,7 +57,7 @@ def relu(n: OperatorContext) -> str:
     low, high = (-1.0 if n.is_a("RELU_N1_TO_1") else 0.0), None
     if not n.is_a("RELU"):
         high = 1.0 if n.is_a("RELU_N1_TO_1") else 6.0
-    if not n.quantized(0):
+    if not n.quantized(0, unsigned=True):
         return n.op("relu", n.input(0)) if high is None else n.op(
             "clip", n.input(0), min=low, max=high
         )  # fmt: skip
@@ -113,12 +114,12 @@ def _high_short(a: Array, b: int) -> Array:
 def quantize(n: OperatorContext) -> str:
     """Floats as bytes, or bytes in other steps."""
     result = n.result()
-    if result.dtype != "int8" or n.tensor(0).dtype not in ("float32", "int8"):
+    if result.dtype not in _BYTES or n.tensor(0).dtype not in ("float32", *_BYTES):
         raise UnsupportedOpError(
-            f"{n.tensor(0).dtype} as {result.dtype} is not supported; expected float32 or int8 "
-            "as int8"
+            f"{n.tensor(0).dtype} as {result.dtype} is not supported; expected float32 or bytes "
+            "as bytes"
         )
-    if n.tensor(0).dtype == "int8":
+    if n.tensor(0).dtype in _BYTES:
         return n.as_result(n.scaled(n.whole(0), [n.tensor(0).scale / result.scale]))
     count = n.op("div", n.input(0), n.like(result.scale, n.input(0)))
     size, half = n.op("abs", count), n.like(0.5, count)
@@ -136,7 +137,7 @@ def dequantize(n: OperatorContext) -> str:
     tensor = n.tensor(0)
     if n.result().dtype == tensor.dtype == "float32":
         return n.input(0)  # constants of 16 bits, which are floats here from the start
-    if n.result().dtype != "float32" or tensor.dtype != "int8":
+    if n.result().dtype != "float32" or tensor.dtype not in _BYTES:
         raise UnsupportedOpError(f"{tensor.dtype} as {n.result().dtype} is not supported")
     counts = n.cast(n.whole(0), "float32")
     return n.op("mul", counts, n.like(tensor.scale, counts))

@@ -2,11 +2,14 @@
 
 In: a graph whose transposes are as near to the outputs as they come. Out: the same results, up to
 rounding. Filters times an image with its channels first is the image that is asked for, channels
-first: neither is turned. Where only one side is, the transposes may meet others and stay.
+first: neither is turned. Where only one side is, the transposes may meet others and stay. Windows
+of few elements, as those of a sound wave, are columns of such an image first (im2col; Chellapilla,
+Puri, Simard 2006), which is much less to write than the result would be to turn.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -15,6 +18,8 @@ from autotune.graph.passes._channels_first import channels_first, turned_back
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.remove_identities import RemoveIdentities
 from autotune.graph.rewriter import Rewriter, rewritten
+from autotune.ops import conv
+from autotune.types import Array
 
 LEAST_POINTS = 16
 """Points of an image from which on vectors along them are full."""
@@ -22,10 +27,15 @@ LEAST_POINTS = 16
 LEAST_DEPTH = 8
 """Channels of a group from which on it is a product; windows over fewer are scaled points."""
 
+LEAST_FILTERS = 8
+"""Filters to each element of a window from which on its columns cost little: they are written and
+read for an eighth of what is not turned (chosen)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointwiseProducts:
-    """transpose(conv2d(transpose(x), w)) -> matmul(w, x), for windows of one point."""
+    """transpose(conv2d(transpose(x), w)) -> matmul(w, x), for windows of one point; of columns of
+    x for windows of few elements."""
 
     def run(self, graph: Graph) -> Graph:
         ends = turned_back(graph)
@@ -36,17 +46,15 @@ class PointwiseProducts:
 
 
 def _product(new: Rewriter, node: Node, ends: frozenset[str]) -> str | None:
-    if node.output not in ends or not _is_pointwise(new, node):
-        return None
-    image, weights = new.inputs(node)
-    base = channels_first(new, image)
-    if base is None:
-        return None
+    weights = new.inputs(node)[1]
     shape = new.graph.types[node.output].shape
     batch, points, filters = shape[0], math.prod(shape[1:3]), shape[3]
-    if points < LEAST_POINTS:
+    if node.output not in ends or points < LEAST_POINTS or weights not in new.constants:
         return None
-    weight, groups = new.constants[weights][0, 0], _groups(new, node)
+    base = _columns(new, node)
+    if base is None:
+        return None
+    weight, groups = _matrix(new.constants[weights]), _groups(new, node)
     depth = len(weight)
     # Of each group's filters: a row of weights each.
     turned = weight.reshape(depth, groups, filters // groups).transpose(1, 2, 0)
@@ -57,6 +65,59 @@ def _product(new: Rewriter, node: Node, ends: frozenset[str]) -> str | None:
     value = new.emit("reshape", [value], node, shape=(batch, filters, points))
     value = new.emit("transpose", [value], node, perm=(0, 2, 1))
     return new.emit("reshape", [value], node, shape=shape)
+
+
+def _matrix(weights: Array) -> Array:
+    """[KH,KW,C,F] as a row of filters for each element of a window."""
+    return weights.reshape(-1, weights.shape[-1])
+
+
+def _columns(new: Rewriter, node: Node) -> str | None:
+    """What filters multiply, channels first; None where a convolution is to stay."""
+    image = new.inputs(node)[0]
+    batch, height, width, channels = new.shape(image)
+    alone = channels == 1
+    base = image if alone else channels_first(new, image)
+    if base is None or _is_pointwise(new, node):
+        return base if base is None or not alone else None
+    if not _is_narrow(new, node):
+        return None
+    planes = new.emit("reshape", [base], node, shape=(batch, channels, height, width))
+    return _windows(new, node, planes)
+
+
+def _windows(new: Rewriter, node: Node, planes: str) -> str:
+    """Elements of windows as channels of an image, one after the other."""
+    image, weights = (new.types[i] for i in new.inputs(node))
+    windows = conv.windows(image, weights, node.attributes)
+    around = [e for w in windows for e in w.reach()]
+    if any(around):
+        top, bottom, left, right = around
+        pads = (0, 0, top, left, 0, 0, bottom, right)
+        planes = new.emit("pad", [planes], node, pads=pads, value=0.0)
+    batch, channels = new.shape(planes)[:2]
+    parts = []
+    for tap in itertools.product(*(range(w.kernel) for w in windows)):
+        rows, columns = (w.slice(k) for w, k in zip(windows, tap, strict=True))
+        parts.append(new.emit(
+            "slice", [planes], node, starts=(0, 0, rows.start, columns.start),
+            stops=(batch, channels, rows.stop, columns.stop),
+            steps=(1, 1, rows.step, columns.step),
+        ))  # fmt: skip
+    return new.emit("concat", parts, node, axis=1) if len(parts) > 1 else parts[0]
+
+
+def _is_narrow(new: Rewriter, node: Node) -> bool:
+    """Whether windows have few elements to each filter, and reach into the image."""
+    image, weights = (new.types[i] for i in new.inputs(node))
+    rows, columns, channels, filters = weights.shape
+    windows = conv.windows(image, weights, node.attributes)
+    return (
+        image.dtype == weights.dtype == "float32"
+        and channels == image.shape[3]
+        and rows * columns * channels * LEAST_FILTERS <= filters
+        and all(w.meets_image for w in windows)
+    )
 
 
 def _groups(new: Rewriter, node: Node) -> int:

@@ -4,6 +4,7 @@ multiplications."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ from autotune.program.ir import (
     index,
 )
 from autotune.program.rewrite import Body, drop_alloc, map_loads, map_stmt_indices, replace
-from autotune.program.winograd import Matrix, factored, points_of, transforms
+from autotune.program.winograd import Matrix, Phase, factored, phases, points_of, transforms
 from autotune.schedule.algorithms.convolution_loops import (
     Convolution,
     buffers_of,
@@ -248,38 +249,45 @@ class WinogradPlan:
         return row * self.step.tile_h, column * self.step.tile_w
 
     def transform_data(self) -> Stmt:
-        """V = B^T x B, rows first."""
-        (_, _, by_row), (_, _, by_column) = self.matrices()
+        """V = B^T x B, rows first. Where a stride makes rows and columns of several phases, each
+        pair of these by itself: fewer half-way values are alive."""
         lanes = min(self.step.lanes, self.conv.channels)
         half = self._registers("d", self.height, self.width, lanes)
         full = self._registers("b", self.height, self.width, lanes)
-        channel, lane = index("vin_c") * lanes + "vin_l", index("vin_l")
-        row, column = (
-            at * stride for at, stride in zip(self._origin("vin"), self.conv.strides, strict=True)
+        body, allocs = list[Stmt](), {half.name: half, full.name: full}
+        for pair in itertools.product(*map(enumerate, self.phases())):
+            (m, r), (n, c) = pair
+            tag = f"{m}{n}" if m or n else ""
+            i, j, p, q, s, a = (f"vin_{name}{tag}" for name in "ijpqsa")
+            row = self._transform(f"v{m}", r.matrix, (a, p), index("vin_l"), lanes)
+            column = self._transform(f"w{n}", c.matrix, (j, s), index("vin_l"), lanes)
+            at = index(q) * c.step + c.column
+            data = self._data(index(p) * r.step + r.column, at)
+            first = row.body(half.name, (index(a) + r.row, at, index("vin_l")), data)
+            cell = (index(i) + r.row, index(j) + c.row)
+            whole = (*cell, index("vin_l"))
+            between = Load(half.name, (cell[0], index(s) * c.step + c.column, index("vin_l")))
+            place = (*cell, self._tile("vin"), index("vin_c") * lanes + "vin_l")
+            keep = Store(self.v_name, place, Load(full.name, whole))
+            second = column.body(full.name, whole, between, (keep,))
+            body += [
+                unrolled(((q, len(c.matrix[0])),), first), unrolled(((i, len(r.matrix)),), second)
+            ]  # fmt: skip
+            allocs |= {part.name: part for part in (*row.allocs, *column.allocs)}
+        return self._tiles_nest("vin", self.conv.channels, tuple(body), list(allocs.values()))
+
+    def _data(self, row: Index, column: Index) -> Load:
+        """An element of a tile's data."""
+        lanes = min(self.step.lanes, self.conv.channels)
+        tile_row, tile_column = (
+            at * stride - pad
+            for at, stride, pad in zip(
+                self._origin("vin"), self.conv.strides, self.conv.pads, strict=True
+            )
         )
-        data = Load(
-            self.conv.data.buffer,
-            (
-                index(self.conv.loops[0].var),
-                row + "vin_p" - self.conv.pads[0],
-                column + "vin_q" - self.conv.pads[1],
-                channel,
-            ),
-        )
-        cell, half_way = (index("vin_i"), index("vin_j")), (index("vin_i"), index("vin_s"), lane)
-        keep = Store(
-            self.v_name, (*cell, self._tile("vin"), channel), Load(full.name, (*cell, lane))
-        )
-        rows = self._transform("v", by_row, ("vin_a", "vin_p"), lane, lanes)
-        columns = self._transform("w", by_column, ("vin_j", "vin_s"), lane, lanes)
-        first = rows.body(half.name, (index("vin_a"), index("vin_q"), lane), data)
-        second = columns.body(full.name, (*cell, lane), Load(half.name, half_way), (keep,))
-        body = (
-            unrolled((("vin_q", self.width),), first),
-            unrolled((("vin_i", self.height),), second),
-        )
-        allocs = [half, full, *rows.allocs, *columns.allocs]
-        return self._tiles_nest("vin", self.conv.channels, body, allocs)
+        image, channel = index(self.conv.loops[0].var), index("vin_c") * lanes + "vin_l"
+        place = (image, tile_row + row, tile_column + column, channel)
+        return Load(self.conv.data.buffer, place)
 
     def _transform(
         self, name: str, matrix: Matrix, loops: tuple[str, str], lane: Index, lanes: int
@@ -357,6 +365,12 @@ class WinogradPlan:
             strict=True,
         )
         return tuple(Bound(at, 0, extent) for at, extent, side in places if extent % side)
+
+    def phases(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
+        """Parts of B^T, by rows and by columns."""
+        kh, kw = (loop.extent for loop in self.conv.reduce[:2])
+        by_row, by_column = self.conv.strides
+        return phases(self.step.tile_h, kh, by_row), phases(self.step.tile_w, kw, by_column)
 
     def matrices(self) -> tuple[tuple[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]:
         kh, kw = (loop.extent for loop in self.conv.reduce[:2])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from autotune.codegen.llvm.backend import load_text
+from autotune.codegen.llvm.fused import MOST_TURNED, FusedMath
 from autotune.codegen.llvm.math import MathWriter, unary
 from autotune.codegen.llvm.tables import NARROW, WIDE, ErfTable, erf_tables, math_of
 from autotune.codegen.llvm.text import FunctionText, type_text
@@ -130,6 +131,25 @@ def test_erf_is_odd_and_ends_in_one(math: type[MathWriter]) -> None:
     assert got.tolist() == [1, 1, 1, 1, 1, 0]
     np.testing.assert_array_equal(np.signbit(mirrored), True)
     np.testing.assert_array_equal(-mirrored, got)
+
+
+@pytest.mark.parametrize("fn", ["sin", "cos"])
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+def test_sines_of_few_and_of_many_turns(fn: str, lanes: int) -> None:
+    """Within 3 ulp where half turns are taken away here, and the C library's number beyond,
+    whatever is in other lanes."""
+    rng = np.random.default_rng(3)
+    quarters = np.arange(20_000) * (np.pi / 2)  # next to zeros and ends
+    few = np.concatenate([quarters, rng.uniform(-100, 100, 20_000), rng.normal(0, 1e-3, 999)])
+    x = np.concatenate([few, rng.uniform(-1e30, 1e30, 500), [0.0, MOST_TURNED, 3e38, np.inf]])
+    x = rng.permutation(x).astype(np.float32)
+    got = apply(fn, x, lanes=lanes, math=FusedMath)
+    with np.errstate(invalid="ignore"):
+        want = (np.sin if fn == "sin" else np.cos)(x.astype(np.float64))
+    error = np.abs(got - want) / np.spacing(np.abs(want).astype(np.float32))
+    assert np.isnan(got).sum() == 1
+    assert np.nanmax(error) <= 3
+    np.testing.assert_array_equal(got, apply(fn, x, lanes=8, math=FusedMath))
 
 
 @pytest.mark.parametrize("table", [WIDE, NARROW])

@@ -130,6 +130,25 @@ def test_a_module_is_hardly_larger_than_its_weights_and_says_what_it_is(
     assert json.loads(capsys.readouterr().out)["digest"] == image.digest()
 
 
+def test_the_program_refuses_wrong_words_in_a_line(tmp_path: Path) -> None:
+    require("node")
+    out = exported(network("tiny"), tmp_path)
+    (out / "in.bin").write_bytes(bytes(12288))
+    for words, line in (
+        (["in.bin", "--frequency", "3"], "--frequency: expected --repeat or --threads"),
+        (["in.bin", "--threads", "2"], "--threads: the model was compiled for up to 1"),
+        (["in.bin", "--repeat", "0"], "--repeat: expected a number of at least 1"),
+        (["in.bin", "-o", "none/out.bin"], "none/out.bin: cannot be written (ENOENT)"),
+        (["main.mjs"], "main.mjs: expected 12288 bytes"),
+    ):
+        done = subprocess.run(
+            ["node", "main.mjs", *words], cwd=out, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"error: {line}")
+        assert len(done.stderr.splitlines()) == 1
+
+
 def test_arrays_that_do_not_fit_are_named(tmp_path: Path) -> None:
     require("node")
     out = exported(network("tiny"), tmp_path)

@@ -36,6 +36,7 @@ from tests.tflite_models import (
     tflite_bytes,
     weights,
 )
+from tests.unit.frontend.tflite_byte_cases import byte_cases
 from tests.unit.frontend.tflite_number_cases import Case, number_cases
 
 
@@ -343,7 +344,7 @@ def moves(image: Tensor) -> Iterator[tuple[str, Case]]:
         )
 
 
-CASES = dict(cases()) | dict(number_cases())
+CASES = dict(cases()) | dict(number_cases()) | dict(byte_cases())
 
 
 def test_every_importer_has_a_case() -> None:
@@ -375,6 +376,7 @@ def _fed(tensor: Tensor, seed: int) -> Array:
         return (rng.standard_normal(tensor.shape) * 2).astype(np.float32)
     if tensor.dtype in ("int32", "int64"):
         return rng.integers(-9, 10, tensor.shape).astype(tensor.dtype)
+    every = np.arange(-128, 128, dtype=np.int8).view(tensor.dtype)
     if tuple(tensor.shape) == (1, 256):
-        return rng.permuted(np.arange(-128, 128, dtype=np.int8))[None]
-    return rng.integers(-128, 128, tensor.shape).astype(np.int8)
+        return rng.permuted(every)[None]
+    return rng.choice(every, tensor.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from autotune.rewrite.files import GENERATED, generated, generated_for, shipped
 from autotune.rewrite.generate import generate, generated_deriver, written
 from autotune.rewrite.parse import parse
 from autotune.rewrite.prove import UnprovenError, prove
+from autotune.rewrite.pruning import Known
 from autotune.rewrite.rule import Rewrite
 from autotune.rewrite.themes import themes
 from autotune.types import TensorType
@@ -89,6 +91,23 @@ def test_equal_terms_are_found_by_their_fingerprints() -> None:
     assert ("neg(neg(x))", "x") in there
     assert ("add(mul(x, y), mul(x, z))", "mul(x, add(y, z))") in there
     assert not any(str(p.one.term) == str(p.other.term) for p in pairs(sums))
+
+
+def test_what_follows_in_three_steps_is_left_out() -> None:
+    """a - ((-b) - c) is b + (a + c): a difference of a difference, one of what is negated twice,
+    and a sum in another order."""
+    (sums,) = (f for f in themes() if f.name == "sums")
+    known = Known()
+    for rewrite in (*shipped(), *generated()):
+        known.add(rewrite)
+    few = tuple(o for o in sums.operators if o.op != "mul")
+    found = list(pairs(dataclasses.replace(sums, operators=few, most=3)))
+    farther = [p for p in found if not known.has(p) and known.leads_to(p)]
+    assert farther
+    texts = {f"{r.left[0]} = {r.right[0]}" for r in generated()}
+    assert not {f"{p.one.term} = {p.other.term}" for p in farther} & texts
+    (one, *_), (other, *_) = farther, [p for p in farther if p.other.term != farther[0].other.term]
+    assert not known.leads_to(dataclasses.replace(one, other=other.other))
 
 
 def test_only_what_a_graph_may_use_is_read() -> None:
