@@ -25,6 +25,11 @@ NEAREST: dict[str, Callable[[Array], Array]] = {
 }
 
 
+LONG = 64
+"""Elements of an axis to each that counts from which on a product with a matrix, mostly zeros,
+takes longer than gathers (assumed: a gather takes as long as some 30 multiply-adds)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """A way to compute elements between two samples."""
@@ -83,6 +88,8 @@ def resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) 
 
 
 def _resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:
+    if n.rank(x) == 3 and _is_resize_op(4, {a + 1: s for a, s in scalings.items()}, method):
+        return _resized_lines(n, x, scalings, method)
     if _is_resize_op(n.rank(x), scalings, method):
         image = to_nhwc(n, x)
         extents = list(n.shape(image))
@@ -98,6 +105,14 @@ def _resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method)
     for axis, scaling in scalings.items():
         x = _resize_axis(n, x, axis, scaling, method)
     return x
+
+
+def _resized_lines(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:
+    """[batch, channels, length] as images of one row."""
+    batch, channels, length = n.shape(x)
+    image = n.reshape(x, (batch, channels, 1, length))
+    y = _resized(n, image, {a + 1: s for a, s in scalings.items()}, method)
+    return n.reshape(y, (batch, channels, n.shape(y)[3]))
 
 
 def _is_resize_op(rank: int, scalings: dict[int, Scaling], method: Method) -> bool:
@@ -156,10 +171,27 @@ def _resize_axis(n: Assembler, x: str, axis: int, scaling: Scaling, method: Meth
 
 def _along(n: Assembler, x: str, axis: int, matrix: Array) -> str:
     """x with sums of elements of an axis, weighted by the columns of a matrix."""
+    if len(matrix) >= LONG * np.count_nonzero(matrix, axis=0).max(initial=1):
+        return _weighted(n, x, axis, matrix)
     order = [i for i in range(n.rank(x)) if i != axis] + [axis]
     weights = n.builder.constant(matrix.astype(n.dtype(x)))
     y = n.op("matmul", n.transpose(x, order), weights, transpose_b=False)
     return n.transpose(y, [order.index(i) for i in range(len(order))])
+
+
+def _weighted(n: Assembler, x: str, axis: int, matrix: Array) -> str:
+    """The same by gathers: the elements of each column that count, the first of each, then the
+    second."""
+    many = int(np.count_nonzero(matrix, axis=0).max(initial=1))
+    places = np.argsort(matrix == 0, axis=0, kind="stable")[:many]
+    weights = np.take_along_axis(matrix, places, axis=0).astype(n.dtype(x))
+    total = ""
+    for row, weight in zip(places, weights, strict=True):
+        found = n.op("gather", x, n.constant(row, "int64"), axis=axis)
+        factors = n.builder.constant(weight.reshape(-1, *[1] * (n.rank(x) - axis - 1)))
+        part = n.op("mul", found, factors)
+        total = n.op("add", total, part) if total else part
+    return total
 
 
 def _coordinates(scaling: Scaling, coordinate: str) -> Array:

@@ -188,6 +188,20 @@ def test_resize_by_scales(mode: str, scales: tuple[float, float]) -> None:
     node("Resize", floats(1, 2, 6, 9), None, factors, opset=19, mode=mode)
 
 
+@pytest.mark.parametrize("coordinate", COORDINATES)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(("length", "size"), [(9, 18), (11, 4), (200, 331)])
+def test_resize_of_lines(mode: str, coordinate: str, length: int, size: int) -> None:
+    options = {"mode": mode, "coordinate_transformation_mode": coordinate}
+    node("Resize", floats(2, 3, length), None, None, ints(2, 3, size), opset=13, **options)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_long_rows_are_resized_by_factors_that_are_not_exact(mode: str) -> None:
+    factors = np.array([1, 1, 1, 0.5], np.float32)  # 301 become 150
+    node("Resize", floats(1, 2, 3, 301), None, factors, opset=19, mode=mode)
+
+
 @pytest.mark.parametrize("opset", [7, 13, 14])
 def test_reshape_keeps_and_fills(opset: int) -> None:
     node("Reshape", floats(2, 3, 4), ints(0, -1, 2), opset=opset)
