@@ -85,7 +85,7 @@ def _line(n: Assembler, along: OpenAxis) -> _PlaceLine:
 
 
 def _numerators(n: Assembler, line: _PlaceLine, after: int) -> str:
-    """Of the places of all elements, none of which is before -1."""
+    """Numerators of the places of all elements, none of which is before -1."""
     return n.op("add", n.op("mul", counted_up(n, 0, after), line.slope), line.offset)
 
 
