@@ -4,14 +4,14 @@
         [--mode default] [--threads 1] [--rounds 9] [--seconds 20] [--part I/N] [--within S]
         [--busy] [--rows FILE] [--table]
 
-A SAMPLE is a folder of the GraphNet data set, a LIST a text file that names such folders. Each
-runs in a process of its own: the backends compile it (Inductor with freezing and in `--mode`
-max-autotune if not told otherwise, nothing cached), and are timed in turns with eager. A line
-each; rows go to `--rows`, one JSON a line, where what is there already is kept, so that a run can
-be done in parts (`--within`: seconds after which no further sample begins). `--table` prints what
-the rows come to, by family and the ten slowest. Times are medians; with
-`--busy`, beside other load, the processor time of the fastest runs. Errors are the largest
-difference from eager over eager's largest value.
+A SAMPLE is a folder of the GraphNet data set, a LIST a text file that names such folders, and
+`written` stands for the networks of written_images.py and written_sequences.py. Each runs in a
+process of its own: the backends compile it (Inductor with freezing and in `--mode` max-autotune
+if not told otherwise, nothing cached), and are timed in turns with eager. A line each; rows go to
+`--rows`, one JSON a line, where what is there already is kept, so that a run can be done in parts
+(`--within`: seconds after which no further sample begins). `--table` prints what the rows come to,
+by family and the ten slowest. Times are medians; with `--busy`, beside other load, the processor
+time of the fastest runs. Errors are the largest difference from eager over eager's largest value.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def said(row: Row) -> str:
 def family(row: Row) -> str:
     """The part of the data set that a sample is of."""
     parts = Path(row["sample"]).parts
-    return parts[parts.index("samples") + 1] if "samples" in parts else parts[-2]
+    return parts[parts.index("samples") + 1] if "samples" in parts else "/".join(parts[:-1])
 
 
 def ratio(row: Row, peer: str) -> float | None:

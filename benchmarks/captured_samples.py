@@ -1,9 +1,11 @@
-"""Samples of the GraphNet data set (PaddlePaddle/GraphNet): captured graphs of PyTorch models.
+"""Samples of the GraphNet data set (PaddlePaddle/GraphNet): captured graphs of PyTorch models, and
+small networks that are written here.
 
-In: a sample's folder. Out: a module and its arguments. A sample holds `model.py` with a
-GraphModule whose `forward` takes weights and inputs alike, and of each of them its shape, element
-type, mean and deviation (or its numbers) in `weight_meta.py` and `input_meta.py`. Weights become
-buffers here, the rest are arguments; all are drawn from a generator seeded by their names.
+In: a sample's folder, or `written/FAMILY/NAME`. Out: a module and its arguments. A sample holds
+`model.py` with a GraphModule whose `forward` takes weights and inputs alike, and of each of them
+its shape, element type, mean and deviation (or its numbers) in `weight_meta.py` and
+`input_meta.py`. Weights become buffers here, the rest are arguments; all are drawn from a
+generator seeded by their names.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import ast
 import inspect
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ _CUDA = (
     (re.compile(r"cuda(:\d+)?(?=[\"'])"), "cpu"),
 )
 Fields = dict[str, Any]
+WRITTEN = "written"
+"""Networks that are written beside this file, instead of captured ones."""
 
 
 class CapturedModule(torch.nn.Module):
@@ -48,16 +52,32 @@ def listed(paths: Sequence[str]) -> list[Path]:
 
 
 def _folders(path: Path) -> Iterator[Path]:
-    if path.is_dir():
+    if str(path) == WRITTEN:
+        for family, makers in _written().items():
+            yield from (path / family / name for name in makers)
+        return
+    if path.is_dir() or path.parts[0] == WRITTEN:
         yield path
         return
     for line in path.read_text().split():
         yield path.parent / line
 
 
-def load(folder: Path) -> tuple[CapturedModule, list[Any]]:
+def _written() -> dict[str, Mapping[str, Callable[[], Any]]]:
+    """By family and name, what makes a written network."""
+    from written_images import IMAGES  # type: ignore[import-not-found]
+    from written_sequences import SEQUENCES  # type: ignore[import-not-found]
+
+    return {"images": IMAGES, "sequences": SEQUENCES}
+
+
+def load(folder: Path) -> tuple[torch.nn.Module, list[Any]]:
     """A sample's module, in evaluation mode, and its arguments. The sample is a program: it is
     run."""
+    if folder.parts[0] == WRITTEN:
+        torch.manual_seed(0)
+        module, given = _written()[folder.parts[1]][folder.name]()
+        return module.eval(), list(given)
     source = (folder / "model.py").read_text()
     for pattern, instead in _CUDA:
         source = pattern.sub(instead, source)

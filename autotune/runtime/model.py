@@ -24,7 +24,7 @@ from autotune.runtime.closing import Closing
 from autotune.runtime.image import LinkedKernel, ModelImage, Port
 from autotune.runtime.image_file import image_bytes, read_image, save
 from autotune.runtime.native_session import SessionMaker
-from autotune.runtime.pool import Pool, runs_at_once
+from autotune.runtime.pool import Pool, RunsSession, runs_at_once
 from autotune.runtime.results import (
     Over,
     Writable,
@@ -199,6 +199,11 @@ class CompiledModel(Closing):
             return slot.session.run_at(addresses, words)  # type: ignore[attr-defined, no-any-return]
         finally:
             pool.give(slot)
+
+    @property
+    def run_through(self) -> Callable[[RunsSession, object, object], bool]:
+        """What `Pool.through` does with a session of this model, where it is `by_address`."""
+        return self._pool.through
 
     def update(
         self,

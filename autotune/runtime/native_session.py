@@ -91,6 +91,11 @@ class NativeSession:
         callers = [0 for _ in (*image.inputs, *self._outputs)]
         self._bases = _pointers([*held, *callers, *further])
         self._pointer = ctypes.addressof(self._bases)
+        first = self._pointer + FIRST_INPUT * ctypes.sizeof(ctypes.c_void_p)
+        self._words = (ctypes.c_void_p * 3)(self._code, first, self._pointer)
+        self.words_address = ctypes.addressof(self._words)
+        """Address of three words for native callers that place pointers themselves: the entry,
+        where pointers of inputs and outputs begin, and what the entry takes."""
 
     def _own_blocks(self) -> tuple[Bytes, Bytes]:
         """Arena and workspace."""

@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import ClosedError
@@ -26,6 +27,9 @@ those that waited kept 1.2 to 1.6 cores busy, those that ran side by side 1.9.""
 LOST_SLOT_CHECK_S = 1.0
 """Seconds after which a waiting run looks for room again: a signal's exception that strikes
 between taking a slot and using it loses the slot, and nobody is told."""
+
+
+RunsSession = Callable[[Any, Any, int], bool]
 
 
 class Slot:
@@ -78,6 +82,16 @@ class Pool:
         if self._queue:
             with self._lock:
                 self._wake()
+
+    def through(self, enter: RunsSession, given: object, made: object) -> bool:
+        """One run by a native function that places inputs and outputs itself: it takes what is
+        given and made, and the address of a session's words. Gives what it gives. Raises what
+        `take` does."""
+        slot = self.take()
+        try:
+            return enter(given, made, slot.session.words_address)  # type: ignore[attr-defined]
+        finally:
+            self.give(slot)
 
     def close(self) -> None:
         """Refuse runs from now on, and wait for those of other threads to end."""

@@ -37,6 +37,8 @@ class Session(Protocol):
 class AddressedSession(Protocol):
     """A session that can run where its caller's memory lies."""
 
+    words_address: int
+
     @property
     def by_address(self) -> bool: ...
 

@@ -30,13 +30,18 @@ class WatchedWords:
         words = [w for at in addresses for w in (at, ctypes.c_uint32.from_address(at).value)]
         self._block = (ctypes.c_uint64 * (1 + len(words)))(len(addresses), *words)
         self.pointer = ctypes.addressof(self._block)
-        self.enter = _WATCHED(_library().address(SYMBOL))
+        self.enter = _WATCHED(watched_address())
         """Called with `pointer`, a model's entry and its pointers, it runs the model unless a word
         is another one now, and gives whether it did."""
 
     def changed(self) -> bool:
         """Whether a word is another one now."""
         return not self.enter(self.pointer, None, None)
+
+
+def watched_address() -> int:
+    """Address of the function behind `enter`, whose first argument may be a null pointer."""
+    return _library().address(SYMBOL)
 
 
 @functools.cache

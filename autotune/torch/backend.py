@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.exc import TorchDynamoException
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from autotune.defects import NO_DEFECT, raised
@@ -47,6 +48,9 @@ def backend(
         return compiled_by(compile_, module, inputs, wanted.min_gain)
     except (*NO_DEFECT, TorchDynamoException):
         raise  # by some of PyTorch's own it begins anew
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        _LOGGER.warning("a graph runs in PyTorch: %s gives sizes that a run decides", error.func)
+        return module.forward
     except Exception as error:  # neither we nor AOTAutograd end a program: PyTorch has the graph
         raised("a graph", error, "PyTorch runs it")
         return module.forward

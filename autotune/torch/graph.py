@@ -61,8 +61,7 @@ class CompiledGraph:
         return self._by_size or self._programs[None] is not None
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        made = self._quick(inputs)
-        return self._called(inputs) if made is None else made
+        return self.call(*inputs)
 
     def call(self, *inputs: Any) -> Sequence[Any]:
         """The same, with every input as an argument."""

@@ -15,12 +15,13 @@ import torch
 from autotune.frontend.torch.dtypes import HALVES
 from autotune.frontend.torch.importer import TensorPort
 from autotune.runtime.model import CompiledModel
-from autotune.torch.forms import Form, FormGuard
+from autotune.torch.forms import Form, have_forms, never, same_forms
+from autotune.torch.tensor_call import TensorCall, tensor_call
 from autotune.torch.watch import WeightWatch, taker
 from autotune.types import Array
 
 _Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
-QuickCall = Callable[[Sequence[Any]], list[torch.Tensor] | None]
+QuickCall = Callable[[tuple[Any, ...]], list[torch.Tensor] | None]
 _GUARDS: Any = getattr(torch._C._dynamo, "guards", None)
 
 
@@ -92,27 +93,53 @@ class DirectCall:
 
     def __call__(self, tensors: Sequence[Any]) -> list[torch.Tensor] | None:
         """None where a tensor is not as the model takes it."""
-        return self._call(tensors)
+        return self._call(tuple(tensors))
 
     def watching(self, watch: WeightWatch) -> QuickCall:
-        """The same as one function, which also gives None where `watch` sees that a weight among
-        the tensors has changed."""
-        run_at, empty, address = self._model.run_at, _empty_maker(), torch.Tensor.data_ptr
-        weights, version, words = watch.taken, watch.version, watch.words
-        versions, places = watch.versions, watch.addresses
-        taken = taker([place for place, *_ in self._takes])
-        fits, gives = FormGuard(self._forms[0]), self._gives
+        """The same as one function of a tuple, which also gives None where `watch` sees that a
+        weight among the tensors has changed. What it has looked at step by step it takes by one
+        native call the next time."""
+        empty, gives, run = _empty_maker(), self._gives, self._model.run_through
+        slowly = self._by_steps(watch)
+        fits, native = self._native(watch, None)
 
-        def call(tensors: Sequence[Any]) -> list[torch.Tensor] | None:
-            now, given = weights(tensors), taken(tensors)
-            if (
-                tuple(map(version, now)) != versions
-                or tuple(map(address, now)) != places
-                or not (fits.quick(*given) or fits.all(given))
-            ):
+        def call(tensors: tuple[Any, ...]) -> list[torch.Tensor] | None:
+            nonlocal fits, native
+            enter = native
+            if fits(*tensors) and enter is not None:
+                made = [empty(*form) for form in gives]
+                if run(enter.enter, tensors, made):
+                    return made
+            found = slowly(tensors)
+            if found is not None:
+                fits, native = self._native(watch, tensors)
+            return found
+
+        return call
+
+    def _native(
+        self, watch: WeightWatch, tensors: tuple[Any, ...] | None
+    ) -> tuple[Callable[..., bool], TensorCall | None]:
+        """What says that tensors are as these, and what runs the model on such ones; None where
+        there is nothing that does."""
+        fits = None if tensors is None else same_forms(tensors)
+        if tensors is None or fits is None:
+            return never, None
+        places = [place for place, *_ in self._takes]
+        return fits, tensor_call(tensors, watch, places, len(self._gives))
+
+    def _by_steps(self, watch: WeightWatch) -> QuickCall:
+        run_at, empty, address = self._model.run_at, _empty_maker(), torch.Tensor.data_ptr
+        taken = taker([place for place, *_ in self._takes])
+        forms, gives = self._forms[0], self._gives
+
+        def call(tensors: tuple[Any, ...]) -> list[torch.Tensor] | None:
+            given = taken(tensors)
+            if watch.replaced(tensors) or not have_forms(given, forms):
                 return None
             made = [empty(*form) for form in gives]
-            return made if run_at([*map(address, given), *map(address, made)], words) else None
+            addresses = [*map(address, given), *map(address, made)]
+            return made if run_at(addresses, watch.words) else None
 
         return call
 

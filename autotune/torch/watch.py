@@ -25,7 +25,8 @@ class WeightWatch:
     """Weights among the inputs of a graph, by their number, as they are now."""
 
     def __init__(self, weights: Mapping[int, torch.Tensor]) -> None:
-        self.taken = taker(sorted(weights))
+        self.numbers = tuple(sorted(weights))
+        self.taken = taker(self.numbers)
         """Takes the weights from a graph's inputs."""
         self._kept = self.taken(weights)  # so that no other tensor comes to lie where they are
         tensors = self._kept
@@ -38,11 +39,14 @@ class WeightWatch:
 
     def changed(self, inputs: Sequence[Any]) -> bool:
         """Whether a weight is another one, or was written."""
+        return self.replaced(inputs) or (self.words is not None and self.words.changed())
+
+    def replaced(self, inputs: Sequence[Any]) -> bool:
+        """The same by what tensors tell of themselves, without a look at numbers."""
         now = self.taken(inputs)
         return (
             tuple(map(self.version, now)) != self.versions
             or tuple(map(_address, now)) != self.addresses
-            or (self.words is not None and self.words.changed())
         )
 
 

@@ -64,6 +64,16 @@ def eye(n: AtenCall) -> str:
     return n.constant(np.eye(rows, columns), n.made_dtype)
 
 
+@aten("tril_indices", "triu_indices")
+def triangle(n: AtenCall) -> str:
+    """Rows and columns of a triangle's places."""
+    n.made(*n.made_shape)
+    rows, columns, offset = (n.integer(name) for name in ("row", "col", "offset"))
+    below = "tril" in str(n.target)
+    places = (np.tril_indices if below else np.triu_indices)(rows, offset, columns)
+    return n.constant(np.stack(places), n.made_dtype)
+
+
 def _filled(n: AtenCall, number: bool | int | float) -> str:
     """A constant that takes no memory: one number, repeated."""
     return n.expanded(n.constant(number, n.made_dtype), n.made_shape)

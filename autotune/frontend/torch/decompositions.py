@@ -1,5 +1,5 @@
 """Decompositions that PyTorch makes before we see a graph. Out: its table of core ATen
-decompositions, less the operators that graphs here have as one."""
+decompositions, less the operators that graphs here have as one, and some of its further ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._prims_common import suggest_memory_format
+
+from autotune.frontend.torch.bags import embedding_bag
 
 KEPT = (
     "addmm", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
@@ -26,12 +28,18 @@ KEPT = (
     "col2im", "grid_sampler_2d", "erfc", "special_erfc", "logaddexp", "hypot", "bucketize",
     "masked_scatter",
 )  # fmt: skip
+FURTHER = ("ldexp",)
+"""Operators that PyTorch decomposes, its core does not."""
+BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """By overload."""
+    aten = torch.ops.aten
     table = dict(core_aten_decompositions())
+    table.update(get_decompositions([getattr(aten, name) for name in FURTHER]))
+    table.update({getattr(aten, name).default: embedding_bag for name in BAGS})
     for name in KEPT:
         packet = getattr(torch.ops.aten, name, None)
         for overload in packet.overloads() if packet is not None else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from autotune.frontend.torch.context import AtenCall, aten
+from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
 
 _FAR = 10.0
 """erfc of it is less than every normal float32."""
@@ -60,6 +60,31 @@ def hypotenuse(n: AtenCall) -> str:
     share = n.op("div", short, long)
     grown = n.op("mul", long, n.op("sqrt", n.op("add", n.op("mul", share, share), one)))
     return n.op("where", known, long, grown)
+
+
+@aten("copysign")
+def with_sign(n: AtenCall) -> str:
+    """The size of the first with the sign of the second."""
+    size = n.op("abs", n.as_made("self"))
+    return n.op("where", _below(n, n.as_made("other")), n.op("neg", size), size)
+
+
+def _known_extreme(op: str) -> AtenImporter:
+    """The larger or the smaller number, and the one that is a number where the other is none."""
+
+    def run(n: AtenCall) -> str:
+        x, y = n.as_made("self"), n.as_made("other")
+        both = n.op(op, x, y)
+        if n.made_dtype != "float32":
+            return both
+        found = n.op("where", n.op("ne", y, y), x, both)
+        return n.op("where", n.op("ne", x, x), y, found)
+
+    return run
+
+
+aten("fmax")(_known_extreme("max"))
+aten("fmin")(_known_extreme("min"))
 
 
 @aten("_cdist_forward")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from autotune.torch.forms import FormGuard
+from autotune.torch.forms import have_forms, same_forms
 
 FORMS = [(torch.float32, (2, 3), (3, 1)), (torch.int64, (4,), (1,))]
 
@@ -14,15 +14,22 @@ def given() -> list[torch.Tensor]:
     return [torch.zeros(2, 3), torch.zeros(4, dtype=torch.int64)]
 
 
-def fits(guard: FormGuard, tensors: list[torch.Tensor]) -> bool:
-    return guard.quick(*tensors) or guard.all(tensors)
+def fits(tensors: list[torch.Tensor], *, known: bool) -> bool:
+    """By the function of tensors that were met, where there is one, as by a look at each."""
+    quick = same_forms(given()) if known else None
+    return (quick is not None and quick(*tensors)) or have_forms(tensors, FORMS)
 
 
-def test_what_fits_once_is_known_at_once() -> None:
-    guard = FormGuard(FORMS)
-    assert not guard.quick(*given())
-    assert guard.all(given())
-    assert guard.quick(*given())
+def test_what_was_met_once_is_known_at_once() -> None:
+    quick = same_forms(given())
+    assert quick is not None
+    assert quick(*given())
+
+
+def test_of_what_has_no_memory_nothing_is_known() -> None:
+    assert same_forms([torch.zeros(2, device="meta")]) is None
+    assert same_forms([torch.zeros(2).to_sparse()]) is None
+    assert same_forms([torch.zeros(2), 3]) is None
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -39,17 +46,13 @@ def test_what_fits_once_is_known_at_once() -> None:
     ids=["shape", "type", "strides", "rank", "negative", "sparse"],
 )
 def test_another_form_is_refused(other: torch.Tensor, *, known: bool) -> None:
-    guard = FormGuard(FORMS)
-    if known:
-        assert guard.all(given())
-    assert not fits(guard, [other, given()[1]])
-    assert fits(guard, given())
+    assert not fits([other, given()[1]], known=known)
+    assert fits(given(), known=known)
 
 
-def test_modes_of_autograd_make_no_other_form() -> None:
-    guard = FormGuard(FORMS)
-    assert guard.all(given())
-    assert fits(guard, [torch.zeros(2, 3, requires_grad=True).detach(), given()[1]])
+@pytest.mark.parametrize("known", [False, True])
+def test_modes_of_autograd_make_no_other_form(*, known: bool) -> None:
+    detached = torch.zeros(2, 3, requires_grad=True).detach()
+    assert fits([detached, given()[1]], known=known)
     with torch.inference_mode():
-        assert fits(guard, given())
-    assert fits(guard, given())
+        assert fits(given(), known=known)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
 
 import autotune
+from autotune.errors import ClosedError
 from autotune.frontend.torch.importer import TensorPort
 from autotune.graph.build import GraphBuilder
-from autotune.torch.native import NativePiece
+from autotune.runtime.model import CompiledModel
+from autotune.torch.native import NativePiece, QuickCall
+from autotune.torch.watch import WeightWatch
 from autotune.types import TensorType
 
 SHAPE = (3, 5)
@@ -67,3 +74,91 @@ def test_what_is_read_in_a_longer_sequence(rows: NativePiece) -> None:
     assert rows.direct is not None
     (made,) = rows.direct.at([3, 1])([None, y, "else", x]) or ()
     np.testing.assert_array_equal(made.numpy(), (x - y).numpy())
+
+
+def watched(weight: torch.Tensor) -> tuple[NativePiece, QuickCall]:
+    """x - y, whose y is a weight, in the second call of the same function."""
+    rows = piece()
+    assert rows.direct is not None
+    call = rows.direct.watching(WeightWatch({1: weight}))
+    for _ in range(2):
+        assert call((torch.zeros(SHAPE), weight)) is not None
+    return rows, call
+
+
+def test_a_native_call_reads_what_it_is_given() -> None:
+    x, y = given()
+    _, call = watched(y)
+    for scale in (1.0, 2.0):
+        (made,) = call((scale * x, y)) or ()
+        torch.testing.assert_close(made, scale * x - y, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: y.add_(1),
+        lambda y: y.data.add_(1),
+        lambda y: setattr(y, "data", y.clone()),
+        lambda y: y.numpy().__iadd__(1),
+        lambda y: torch.utils.swap_tensors(y, y.clone()),
+        lambda y: torch.utils.swap_tensors(y, torch.zeros(SHAPE).to_sparse()),
+    ],
+    ids=["written", "data", "replaced", "numpy", "swapped", "sparse"],
+)
+def test_a_native_call_sees_that_a_weight_has_changed(
+    change: Callable[[torch.Tensor], None],
+) -> None:
+    x, y = given()
+    _, call = watched(y)
+    change(y)
+    if y.layout is torch.sparse_coo:
+        with pytest.raises(RuntimeError):  # PyTorch's own; whoever calls it has PyTorch run it
+            call((x, y))
+    else:
+        assert call((x, y)) is None
+
+
+def test_another_object_of_the_same_weight_is_the_same_weight() -> None:
+    x, y = given()
+    _, call = watched(y)
+    for _ in range(3):
+        (made,) = call((x, y.detach())) or ()
+        torch.testing.assert_close(made, x - y, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("other", [torch.zeros(5, 3).T, torch.zeros(SHAPE).to_sparse(), None])
+def test_a_native_call_refuses_what_the_model_does_not_take(other: torch.Tensor | None) -> None:
+    _, y = given()
+    _, call = watched(y)
+    assert call((other, y)) is None
+
+
+def test_native_calls_leave_no_objects_behind() -> None:
+    x, y = given()
+    _, call = watched(y)
+    held = sys.getrefcount(x), sys.getrefcount(y)
+    for _ in range(1000):
+        call((x, y))
+    assert (sys.getrefcount(x), sys.getrefcount(y)) == held
+
+
+def test_native_calls_of_several_threads() -> None:
+    _, y = given()
+    _, call = watched(y)
+
+    def differs(seed: int) -> int:
+        x = torch.full(SHAPE, float(seed))
+        return sum(not torch.equal((call((x, y)) or [y])[0], x - y) for _ in range(300))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(differs, range(8)))
+
+
+def test_a_closed_model_says_so() -> None:
+    x, y = given()
+    rows, call = watched(y)
+    assert isinstance(rows.model, CompiledModel)
+    rows.model.close()
+    with pytest.raises(ClosedError):
+        call((x, y))

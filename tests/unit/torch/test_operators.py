@@ -21,7 +21,8 @@ CHOSEN = (
     "nn.functional.avg_pool2d", "nn.functional.adaptive_avg_pool2d",
     "nn.functional.adaptive_max_pool2d", "nn.functional.layer_norm", "nn.functional.group_norm",
     "nn.functional.scaled_dot_product_attention", "nn.functional.interpolate.bilinear",
-    "nn.functional.grid_sample", "nn.functional.embedding",
+    "nn.functional.grid_sample", "nn.functional.embedding", "nn.functional.embedding_bag",
+    "copysign", "fmax", "fmin", "ldexp", "tril_indices", "triu_indices", "narrow",
 )  # fmt: skip
 
 
