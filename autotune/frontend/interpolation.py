@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.frontend.assembly import Assembler
+from autotune.frontend.open_interpolation import OpenAxis, mixed_on_axis, nearest_on_axis
 from autotune.frontend.views import from_nhwc, to_nhwc
-from autotune.sizes import is_size, ratio
+from autotune.sizes import UndecidedError, any_size, ratio, surely_less
 from autotune.types import Array
 
 RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -45,7 +46,8 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """One axis: extents before and after, and the factor, which need not be their ratio."""
+    """One axis: extents before and after, and the factor, which need not be their ratio (nan:
+    their ratio, which only a run knows)."""
 
     before: int
     after: int
@@ -54,10 +56,27 @@ class Scaling:
     """What is resized, in parts of the axis."""
 
     @property
+    def is_open(self) -> bool:
+        """Whether an extent is known only when a model runs."""
+        return any_size((self.before, self.after))
+
+    @property
     def exact(self) -> bool:
-        if is_size(self.after):
+        if math.isnan(self.factor):
+            return False
+        if self.is_open:
             return self.factor == float(ratio(self.after, self.before))
         return bool(np.float32(self.factor) == np.float32(self.after / self.before))
+
+
+def growth(before: int, after: int) -> float:
+    """after / before; nan where only a run knows it."""
+    if not any_size((before, after)):
+        return after / before
+    try:
+        return float(ratio(after, before))
+    except UndecidedError:
+        return math.nan
 
 
 def resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:
@@ -81,6 +100,8 @@ def _resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method)
             coordinate=method.coordinate, nearest_mode=method.nearest,
         )  # fmt: skip
         return from_nhwc(n, y, 4)
+    if any(s.is_open for s in scalings.values()):
+        return _resized_in_the_run(n, x, scalings, method)
     for axis, scaling in scalings.items():
         x = _resize_axis(n, x, axis, scaling, method)
     return x
@@ -99,12 +120,38 @@ def _is_resize_op(rank: int, scalings: dict[int, Scaling], method: Method) -> bo
         rank == 4
         and bool(scalings)
         and set(scalings) <= {2, 3}
-        and all(s.exact for s in scalings.values())
+        and all(s.exact and _is_op_line(s, method.coordinate) for s in scalings.values())
         and method.mode in ("nearest", "linear")
         and method.coordinate in RESIZE_OP_COORDINATES
         and not method.exclude_outside
         and not method.antialias
     )
+
+
+def _is_op_line(scaling: Scaling, coordinate: str) -> bool:
+    """Whether the op has a number for how far apart an axis's places lie."""
+    if not scaling.is_open:
+        return True
+    single = coordinate == "pytorch_half_pixel" and not surely_less(1, scaling.after)
+    return coordinate != "align_corners" and not single
+
+
+def _resized_in_the_run(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:
+    """Raises UndecidedError for what `open_interpolation` has no formula for."""
+    if method.exclude_outside or method.antialias or method.beyond is not None:
+        raise UndecidedError("weights of a resize whose extents only a run knows")
+    if not all(s.exact or math.isnan(s.factor) for s in scalings.values()):
+        raise UndecidedError("a resize by factors that are not the ratios of its extents")
+    image, last = n.rank(x) == 4 and set(scalings) <= {2, 3}, n.rank(x)
+    x = to_nhwc(n, x) if image else x  # an element's channels lie side by side
+    for axis, s in scalings.items():
+        along = OpenAxis(axis - image, s.before, s.after, method.coordinate)
+        if method.mode == "nearest":
+            x = nearest_on_axis(n, x, along, method.nearest)
+        else:
+            cubic_a = method.cubic_a if method.mode == "cubic" else None
+            x = mixed_on_axis(n, x, along, cubic_a)
+    return from_nhwc(n, x, last) if image else x
 
 
 def _resize_axis(n: Assembler, x: str, axis: int, scaling: Scaling, method: Method) -> str:

@@ -112,9 +112,8 @@ class Pad:
         number(attrs, "value", 0.0)
         shape = types[0].shape
         padded = tuple(b + e + a for e, (b, a) in zip(shape, _pads(attrs, shape), strict=True))
-        require(
-            min(padded, default=0) >= 0, f"pad: {attrs['pads']} crops more than {types[0]} has"
-        )
+        left = all(extent >= 0 for extent in padded)
+        require(left, f"pad: {attrs['pads']} crops more than {types[0]} has")
         return TensorType(dtype=types[0].dtype, shape=padded)
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:

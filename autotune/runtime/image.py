@@ -43,7 +43,7 @@ class Port:
     @property
     def public(self) -> TensorType:
         """What callers have: the type that the model declares."""
-        return dataclasses.replace(self.type, dtype=self.declared or self.type.dtype)
+        return dataclasses.replace(self.type, dtype=self.declared) if self.declared else self.type
 
     def view(self, block: Bytes) -> Array:
         """The port's elements in the bytes of its buffer, bfloat16 as its bits."""

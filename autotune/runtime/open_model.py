@@ -16,20 +16,31 @@ from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
 from autotune.runtime.session import NOWHERE
 from autotune.types import Array
 
+RESERVED_SHARE = 4
+"""Divisor of this machine's memory that gives the most bytes reserved for an arena."""
+
 
 class Arenas:
-    """Memory of runs. A run takes the block that was used last; one that is too small for it is
-    replaced."""
+    """Memory of runs. A run takes the block that was used last. Blocks have addresses for the
+    largest sizes, and memory for what was run so far: a run larger than those before it waits for
+    what it has more than they. One for which a block is still too small replaces it."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserved_bytes: int) -> None:
         self._free: list[Bytes] = []
+        self._reserved = reserved_bytes
 
     def take(self, nbytes: int) -> Bytes:
         try:
             block = self._free.pop()
         except IndexError:
+            return self._new(nbytes)
+        return block if block.nbytes >= nbytes else self._new(nbytes)
+
+    def _new(self, nbytes: int) -> Bytes:
+        try:
+            return zeroed_block(max(nbytes, self._reserved))
+        except (MemoryError, OSError):  # addresses are counted here as memory is
             return zeroed_block(nbytes)
-        return block if block.nbytes >= nbytes else zeroed_block(nbytes)
 
     def give(self, block: Bytes) -> None:
         self._free.append(block)
@@ -75,8 +86,9 @@ class OpenSession(NativeSession):
 
     def _begin(self) -> Bytes:
         image = self._calls.image
-        block = self._arenas.take(image.arena_bytes + image.workspace_bytes)
-        self._lie_in(block[: image.arena_bytes], block[image.arena_bytes :])
+        end = image.arena_bytes + image.workspace_bytes
+        block = self._arenas.take(end)
+        self._lie_in(block[: image.arena_bytes], block[image.arena_bytes : end])
         return block
 
     def _own_blocks(self) -> tuple[Bytes, Bytes]:
@@ -93,8 +105,9 @@ class AnySizeProgram:
         """`library`: the image's objects where they are loaded already; otherwise the first run
         loads them. `notes`: what the compiler has to say about it."""
         self.image, self.notes = image, notes
-        self._library, self._arenas = library, Arenas()
+        self._library, self._room = library, physical_bytes()
         self._code: OpenCode | None = None
+        self._arenas = Arenas(0)
 
     def at(self, sizes: Mapping[str, int]) -> CompiledModel:
         """The model at these sizes, which are in its ranges. Raises ModelError where a run takes
@@ -103,8 +116,9 @@ class AnySizeProgram:
         calls = code.at(sizes)
         image = calls.image
         needed = image.arena_bytes + image.workspace_bytes + sum(image.output_bytes)
-        said = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
-        check_bytes(f"a run at {said}", needed, physical_bytes())
+        if needed > self._room:
+            said = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
+            check_bytes(f"a run at {said}", needed, self._room)
 
         def session() -> OpenSession:
             return OpenSession(code, calls, self._arenas)
@@ -117,5 +131,14 @@ class AnySizeProgram:
             from autotune.codegen.loader import load  # a model only saved needs no code
 
             library = self._library or load(self.image.objects, self.image.target)
-            self._code = OpenCode(self.image, library)
+            code = OpenCode(self.image, library)
+            self._arenas = Arenas(self._reserved_bytes(code))
+            self._code = code
         return self._code
+
+    def _reserved_bytes(self, code: OpenCode) -> int:
+        """Bytes that a run at the largest sizes works in, within what is reserved."""
+        ranges = dict(self.image.types.ranges)
+        image = code.at({name: allowed.most for name, allowed in ranges.items()}).image
+        wanted = image.arena_bytes + image.workspace_bytes
+        return max(0, min(wanted, self._room // RESERVED_SHARE))

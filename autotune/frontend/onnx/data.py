@@ -14,6 +14,8 @@ from autotune.frontend.onnx.context import (
     tensor_array,
 )
 from autotune.frontend.views import (
+    Elements,
+    OpenRange,
     as_range,
     counted_up,
     positive_axis,
@@ -98,8 +100,15 @@ def gather(n: NodeContext) -> str:
         return n.op("gather", x, indices, axis=axis)
     if array.size and not (-extent <= array.min() and array.max() < extent):
         raise ModelError(f"indices reach outside axis {axis} of {n.shape(x)}")
-    positions = np.where(array < 0, array + extent, array)
-    run = as_range(positions)
+    run: Elements | None
+    if is_size(extent) and (array < 0).any():
+        if array.size > 1:
+            return n.op("gather", x, n.constant(array, "int64"), axis=axis)
+        positions, first = array, extent + whole(array.item())
+        run = OpenRange(first, first + 1, 1)
+    else:
+        positions = np.where(array < 0, array + extent, array)
+        run = as_range(positions)
     if run is None or n.known(x) is not None:
         return n.op("gather", x, n.constant(positions, "int64"), axis=axis)
     shape = n.shape(x)

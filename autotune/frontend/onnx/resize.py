@@ -14,10 +14,10 @@ from fractions import Fraction
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
-from autotune.frontend.interpolation import NEAREST, Method, Scaling, resized
+from autotune.frontend.interpolation import NEAREST, Method, Scaling, growth, resized
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.views import positive_axis
-from autotune.sizes import UndecidedError, any_size, is_size, ratio
+from autotune.sizes import UndecidedError, any_size, is_size
 
 COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
@@ -95,7 +95,7 @@ def _scalings(n: NodeContext, shape: tuple[int, ...]) -> dict[int, Scaling]:
             raise ModelError(f"scales {factors.ravel().tolist()} must be more than 0")
         scalings = _by_factors(extents, [float(f) for f in factors.ravel()])
     elif sizes:
-        if min(sizes) < 0:
+        if any(size < 0 for size in sizes):
             raise ModelError(f"sizes {sizes} must not be negative")
         scalings = _by_sizes(extents, sizes, policy)
     else:
@@ -154,10 +154,10 @@ def _by_sizes(extents: list[int], sizes: tuple[int, ...], policy: str) -> dict[i
 
 
 def _by_open_sizes(extents: list[int], sizes: tuple[int, ...], policy: str) -> dict[int, Scaling]:
-    """Raises UndecidedError where a factor is not the same for all sizes."""
+    """Raises UndecidedError where extents decide which factor all have."""
     if policy != "stretch":
         raise UndecidedError(f"which axis of {extents} grows least")
-    factors = [float(ratio(s, e)) for s, e in zip(sizes, extents, strict=True)]
+    factors = [growth(e, s) for s, e in zip(sizes, extents, strict=True)]
     return {
         i: Scaling(before=e, after=s, factor=f)
         for i, (e, s, f) in enumerate(zip(extents, sizes, factors, strict=True))

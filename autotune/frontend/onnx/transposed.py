@@ -51,7 +51,7 @@ def _read(n: NodeContext, spatial: Sequence[int], kernel: Sequence[int]) -> Geom
         half = len(pads) // 2
         start, ends = spread(pads[:half], rank, 0), spread(pads[half:], rank, 0)
         extent = [r - b - e for r, b, e in zip(reach, start, ends, strict=True)]
-    if min(extent) < 1 or min(start) < 0:
+    if any(e < 1 for e in extent) or min(start) < 0:
         raise UnsupportedOpError(f"pads and output_shape give an output of {tuple(extent)}")
     return Geometry(
         kernel=tuple(kernel), strides=strides, dilations=dilations, start=start,

@@ -11,11 +11,12 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.deconvolution import Geometry, phases, spread_out
 from autotune.frontend.grid import PADDINGS, Sampling, grid_sampled
-from autotune.frontend.interpolation import Method, Scaling, resized
+from autotune.frontend.interpolation import Method, Scaling, growth, resized
 from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
 from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution, max_pool
 from autotune.frontend.windows import added_up, pool_places
+from autotune.sizes import any_size
 
 
 @aten("convolution", "conv1d", "conv2d", "conv3d")
@@ -225,7 +226,7 @@ def _factor(n: AtenCall, axis: int, before: int, after: int, align: bool) -> flo
         here = known[axis - 2] if axis - 2 < len(known) else None
         if here and n.arg(here) is not None:
             return float(n.arg(here))
-    return after / before
+    return growth(before, after)
 
 
 aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")(_resized("nearest"))
@@ -237,9 +238,14 @@ aten("upsample_bicubic2d")(_resized("cubic"))
 def nearest_exact(n: AtenCall) -> str:
     x = n.value("self" if n.has("self") else "input")
     pairs = enumerate(zip(n.shape(x), n.made_shape, strict=True))
+    method = Method(mode="nearest", coordinate="half_pixel", nearest="round_prefer_ceil")
     for axis, (before, after) in pairs:
         if before != after:
             factor = _factor(n, axis, before, after, False)
+            if any_size((before, after)):
+                scaling = Scaling(before=before, after=after, factor=factor)
+                x = resized(n, x, {axis: scaling}, method)
+                continue
             places = np.floor((np.arange(after) + 0.5) / factor).clip(0, before - 1)
             x = n.op("gather", x, n.constant(places, "int64"), axis=axis)
     return x

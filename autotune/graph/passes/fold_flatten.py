@@ -9,11 +9,17 @@ from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.push_transposes import factor_groups, inverse
 from autotune.graph.rewriter import Rewriter, rewritten
 
+LARGE_BYTES = 64 << 20
+"""Bytes of weights whose permuted copy is worth its memory only for few columns."""
+FEW_COLUMNS = 256
+"""Moving the activations takes no more than one part in as many as the weights have columns."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldFlatten:
     """matmul(reshape(transpose(x)), W) -> matmul(reshape(x), W with its rows permuted), where the
-    transpose moves only dimensions that the reshape merges into the last one."""
+    transpose moves only dimensions that the reshape merges into the last one. Large weights stay
+    as they lie in their file where moving the activations takes next to no time beside them."""
 
     def run(self, graph: Graph) -> Graph:
         return rewritten(graph, _folded, "matmul")
@@ -38,6 +44,8 @@ def _folded(new: Rewriter, node: Node) -> str | None:
         return None
     rows = tuple(p - first for p in perm[first:])
     array = new.constants[weights]
+    if array.nbytes >= LARGE_BYTES and array.shape[1] >= FEW_COLUMNS:
+        return None
     moved = array.reshape(*shape[first:], -1).transpose(*inverse(rows), len(rows))
     constant = new.constant(moved.reshape(array.shape), weights)
     base = new.emit("reshape", [transpose.inputs[0]], flatten, shape=flat)

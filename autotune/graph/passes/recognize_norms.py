@@ -13,6 +13,7 @@ import numpy as np
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.shapes import broadcast_shapes
+from autotune.sizes import any_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ def _norm(
     first = len(type_.shape) - len(axes)
     if axes != tuple(range(first, len(type_.shape))) or new.graph.types[node.output] != type_:
         return None
+    if any_size(type_.shape[first:]):
+        return None  # its scale is a constant of as many ones
     ones = new.constant(np.ones(type_.shape[first:], type_.dtype), f"{node.output}.scale")
     x = _uncentred(new, value, axes)
     op = "rms_norm" if x is None else "layer_norm"

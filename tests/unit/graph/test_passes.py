@@ -8,6 +8,7 @@ import pytest
 from autotune.graph.fusion import fuse
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
+from autotune.graph.passes import fold_flatten
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
@@ -204,6 +205,18 @@ def test_the_transpose_before_a_flatten_goes_into_the_weights() -> None:
     flat = n.op("reshape", image, shape=(2, 120))
     graph = PushTransposes().run(n.graph(n.linear(flat, 7)))
     assert op_counts(graph)["transpose"] == 2
+    assert op_counts(run(FoldFlatten(), graph))["transpose"] == 1
+
+
+def test_large_weights_of_many_columns_stay_as_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A permuted copy would take as much memory again; moving the activations takes no time."""
+    n = Net()
+    image = n.op("transpose", n.feed("x", 2, 4, 5, 6), perm=TO_NCHW)
+    flat = n.op("reshape", image, shape=(2, 120))
+    graph = n.graph(n.linear(flat, 7))
+    monkeypatch.setattr(fold_flatten, "LARGE_BYTES", 120 * 7 * 4)
+    assert op_counts(run(FoldFlatten(), graph)).get("transpose") is None
+    monkeypatch.setattr(fold_flatten, "FEW_COLUMNS", 7)
     assert op_counts(run(FoldFlatten(), graph))["transpose"] == 1
 
 
