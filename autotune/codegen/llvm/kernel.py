@@ -75,6 +75,8 @@ class _KernelWriter(TileWriter):
         self.rounds_bfloat16 = self.bfloat16 and target.flushes_denormals
         self.rounds_to_integers = target.triple.startswith(("x86_64", "aarch64"))
         self.math = math_of(self.features, reproducible=target.is_reproducible)
+        wide = "+avx512f" in self.features or not target.triple.startswith("x86_64")
+        self.masked_bytes = target.vector_bytes if wide else min(target.vector_bytes, 32)
         self.valignd = "+avx512f" in self.features and assembles(target.triple)
         self.ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         self.symbols = program.symbols

@@ -37,6 +37,9 @@ class LoadWriter(IndexWriter):
         self.written: set[str] = set()
         self.valignd = False
         """Whether the instruction of this name can be written."""
+        self.masked_bytes = 64
+        """The widest access under a mask: a register. LLVM cuts wider ones wrongly (22.1, AVX2:
+        halves that are off are read, or its own assertion ends the process)."""
         self.places: dict[LoadIndex, str] = {}
         """Indices of the lane being written that were read from memory for all lanes at once."""
         self.run: tuple[str, int] | None = None
@@ -124,8 +127,36 @@ class LoadWriter(IndexWriter):
         return self.text.once(text, text)
 
     def _vector(self, buffer: Buffer, offset: Linear) -> Val:
-        text = self._load_text(buffer, self.address(buffer, offset), self.lanes, self.mask)
-        return self._from_memory(self._read(buffer, text), buffer.dtype, self.lanes)
+        loaded = self._neighbours(buffer, self.address(buffer, offset), self.lanes, self.mask)
+        return self._from_memory(loaded, buffer.dtype, self.lanes)
+
+    def _neighbours(self, buffer: Buffer, pointer: str, width: int, mask: str | None) -> str:
+        """So many elements side by side; zeros where there is a mask that is off."""
+        if mask is None or width <= self.masked_lanes(buffer):
+            return self._read(buffer, self._load_text(buffer, pointer, width, mask))
+        lanes = self.masked_lanes(buffer)
+        parts = [
+            self._read(buffer, self._load_text(buffer, place, lanes, part))
+            for place, part in self.cut(buffer, pointer, width, mask)
+        ]
+        kind = type_text(buffer.dtype, lanes, memory=True)
+        return self._picked(parts, kind, list(range(width)))
+
+    def masked_lanes(self, buffer: Buffer) -> int:
+        """Elements of an access under a mask, at most."""
+        return max(1, self.masked_bytes // ITEM_BYTES[buffer.dtype])
+
+    def cut(
+        self, buffer: Buffer, pointer: str, width: int, mask: str
+    ) -> Iterator[tuple[str, str]]:
+        """Where each part of a wide access begins, and its part of the mask."""
+        item, lanes = type_text(buffer.dtype, 1, memory=True), self.masked_lanes(buffer)
+        for start in range(0, width, lanes):
+            place = f"getelementptr {item}, ptr {pointer}, i64 {start}"
+            yield (
+                self.text.once(place, place),
+                self._picked([mask], f"<{width} x i1>", list(range(start, start + lanes))),
+            )
 
     def _load_text(self, buffer: Buffer, pointer: str, width: int, mask: str | None) -> str:
         """The load of so many neighbours; zeros where there is a mask that is off."""
@@ -188,7 +219,7 @@ class LoadWriter(IndexWriter):
         for number, start in enumerate(loads.starts):
             pointer = self.address(buffer, first._replace(const=first.const + start))
             mask = None if self.mask is None else self._mask_of(number, window, loads)
-            parts.append(self._read(buffer, self._load_text(buffer, pointer, loads.width, mask)))
+            parts.append(self._neighbours(buffer, pointer, loads.width, mask))
         if loads.width == 1:
             return self._from_memory(parts[0], dtype, 1)
         order: list[int | None] = [n * loads.width + at for n, at in picks(window, loads)]

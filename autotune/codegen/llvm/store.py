@@ -125,11 +125,24 @@ class StoreWriter(MoveWriter):
             place = self.text.emit(f"getelementptr {item}, ptr {pointer}, i64 {only}")
             self.text.line(f"store {item} {one}, ptr {place}, align {align}")
             return
+        part = min(lanes, self.masked_lanes(buffer))
+        if part == lanes:
+            self._masked_store(buffer, value.text, pointer, self.mask, lanes)
+            return
+        for number, (place, mask) in enumerate(self.cut(buffer, pointer, lanes, self.mask)):
+            of = ", ".join(f"i32 {number * part + lane}" for lane in range(part))
+            shuffle = f"shufflevector {kind} {value.text}, {kind} poison, <{part} x i32> <{of}>"
+            self._masked_store(buffer, self.text.emit(shuffle), place, mask, part)
+
+    def _masked_store(
+        self, buffer: Buffer, value: str, pointer: str, mask: str, lanes: int
+    ) -> None:
         short = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32"}
         name = f"llvm.masked.store.v{lanes}{short.get(buffer.dtype, 'i8')}.p0"
-        mask = f"<{lanes} x i1>"
-        self.text.declare(name, f"declare void @{name}({kind}, ptr, i32, {mask})")
-        given = f"{kind} {value.text}, ptr {pointer}, i32 {align}, {mask} {self.mask}"
+        kind, flags = type_text(buffer.dtype, lanes, memory=True), f"<{lanes} x i1>"
+        self.text.declare(name, f"declare void @{name}({kind}, ptr, i32, {flags})")
+        align = ITEM_BYTES[buffer.dtype]
+        given = f"{kind} {value}, ptr {pointer}, i32 {align}, {flags} {mask}"
         self.text.line(f"call void @{name}({given})")
 
     def _to_memory(self, value: Val) -> Val:
