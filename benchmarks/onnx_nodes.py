@@ -39,7 +39,7 @@ def cases(words: list[str]) -> list[Any]:
     return [c for c in every if not words or any(word in c.name for word in words)]
 
 
-def outcome(case: Any, fallback: bool) -> tuple[str, str]:
+def outcome(case: Any, fallback: bool, target: str) -> tuple[str, str]:
     """(what became of a case, the reason where it is not right)."""
     import autotune
 
@@ -48,7 +48,7 @@ def outcome(case: Any, fallback: bool) -> tuple[str, str]:
     given = dict(zip(names, feeds, strict=False))
     try:
         model = autotune.compile(
-            case.model.SerializeToString(), machine="nominal", fallback=fallback
+            case.model.SerializeToString(), machine="nominal", fallback=fallback, target=target
         )
         found = model.run(given)
     except autotune.InputError as error:
@@ -95,21 +95,21 @@ def difference(got: Any, want: Any, rtol: float, atol: float) -> str:
     return "" if np.allclose(*wide, rtol=rtol, atol=atol, equal_nan=True) else "other numbers"
 
 
-def serve(words: list[str], first: int, step: int, fallback: bool) -> None:
-    """Every `step`th case from `first` on, a JSON line each."""
+def serve(words: list[str], first: int, fallback: bool, target: str) -> None:
+    """Every case from `first` on, a JSON line each."""
     warnings.simplefilter("ignore")
     for number, case in enumerate(cases(words)):
-        if number >= first and (number - first) % step == 0:
+        if number >= first:
             print(json.dumps([number, "began", ""]), flush=True)
-            print(json.dumps([number, *outcome(case, fallback)]), flush=True)
+            print(json.dumps([number, *outcome(case, fallback, target)]), flush=True)
 
 
-def found(words: list[str], fallback: bool) -> dict[int, tuple[str, str]]:
+def found(words: list[str], fallback: bool, target: str) -> dict[int, tuple[str, str]]:
     """By number of a case what became of it."""
     out: dict[int, tuple[str, str]] = {}
     first, count = 0, len(cases(words))
     while first < count:
-        command = [sys.executable, __file__, *words, "--serve", str(first)]
+        command = [sys.executable, __file__, *words, "--serve", str(first), "--target", target]
         command += [] if fallback else ["--no-fallback"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
@@ -131,13 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("words", nargs="*")
     parser.add_argument("--no-fallback", action="store_true")
+    parser.add_argument("--target", default="cpu")
     parser.add_argument("--json", type=Path, help="write what became of every case")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve is not None:
-        serve(options.words, options.serve, 1, not options.no_fallback)
+        serve(options.words, options.serve, not options.no_fallback, options.target)
         return
-    every, results = cases(options.words), found(options.words, not options.no_fallback)
+    every = cases(options.words)
+    results = found(options.words, not options.no_fallback, options.target)
     if options.json:
         rows = {every[n].name: result for n, result in sorted(results.items())}
         options.json.write_text(json.dumps(rows, indent=1))
