@@ -4,7 +4,7 @@ and for each how many operators run as kernels of ours, and which ones PyTorch r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from autotune.errors import UnsupportedOpError
+from autotune.frontend.torch.sizes import OpenGraphSizes, is_open
 from autotune.torch.backend import Weights, traced
 from autotune.torch.graph import known_weights
 from autotune.torch.options import MIN_GAIN
@@ -63,11 +65,9 @@ def explain(model: Callable[..., Any], *inputs: Any, **named: Any) -> Explanatio
 
     def watching(module: fx.GraphModule, given: Sequence[Any]) -> Callable[..., Any]:
         def look(graph: fx.GraphModule, _: Sequence[Any], weights: Weights) -> Any:
-            values = {n: n.meta.get("val") for n in graph.graph.nodes}
             with _disable_current_modes():
-                found.append(
-                    _explained(plan(graph, values, known_weights(graph, weights), MIN_GAIN))
-                )
+                held = known_weights(graph, weights)
+                found.append(_explained(plan(graph, _given_values(graph), held, MIN_GAIN)))
             return graph.forward
 
         traced(module, given, look)
@@ -76,6 +76,18 @@ def explain(model: Callable[..., Any], *inputs: Any, **named: Any) -> Explanatio
     with torch.no_grad():
         torch.compile(model, backend=watching)(*inputs, **named)
     return Explanation(graphs=tuple(found))
+
+
+def _given_values(graph: fx.GraphModule) -> Mapping[fx.Node, Any]:
+    """What every node gives for the inputs at hand, also where PyTorch recorded sizes as symbols:
+    for a tensor that is marked dynamic, or at the second size that it sees."""
+    values = {n: n.meta.get("val") for n in graph.graph.nodes}
+    if not is_open(values):
+        return values
+    try:
+        return OpenGraphSizes(graph, values).examples
+    except UnsupportedOpError:
+        return values
 
 
 def _explained(found: GraphPlan) -> GraphExplanation:
