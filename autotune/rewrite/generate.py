@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import multiprocessing
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,8 @@ _MOST_OPERATORS = 5
 the time, and mostly say in what order things may be."""
 _BATCH = 64
 """Equations that are proven side by side, before what is left is pruned by them."""
+_KEPT_BATCHES = 4
+"""Batches that share what their derivations found."""
 _EFFORT = Effort(
     helpers=(frozenset(), frozenset({"transpose"}), frozenset({"add", "neg"})),
     nodes=100, rounds=4, graphs=3, spare=True,
@@ -70,9 +73,12 @@ def _proven(
 ) -> Iterator[Rewrite]:
     """Those of a chapter that have both proofs and do not follow; what is there grows by them."""
     hopeless = Known()
-    for batch in _batches(waiting, there, hopeless):
+    for number, batch in enumerate(_batches(waiting, there, hopeless)):
         rewrites = [_rewrite(candidate) for candidate in batch]
-        proofs = pool.map(_unproven, rewrites, chunksize=_BATCH // processes)
+        proofs = pool.map(
+            _unproven, rewrites, itertools.repeat(number // _KEPT_BATCHES),
+            chunksize=_BATCH // processes,
+        )  # fmt: skip
         for candidate, rewrite, why in zip(batch, rewrites, proofs, strict=True):
             if why:
                 say(f"left out: {why}")
@@ -140,8 +146,9 @@ def _is_small(candidate: Candidate) -> bool:
     return len(candidate) > 1 or pair.one.size + pair.other.size <= _MOST_OPERATORS
 
 
-@functools.cache
-def _deriver() -> Deriver:
+@functools.lru_cache(maxsize=1)
+def _deriver(_batches: int) -> Deriver:
+    """One for some batches: it keeps what it derived, and would grow to gigabytes."""
     return generated_deriver()
 
 
@@ -150,12 +157,13 @@ def generated_deriver() -> Deriver:
     return Deriver(properties(), _EFFORT)
 
 
-def _unproven(rewrite: Rewrite) -> str:
-    """Why one of the proofs is missing; nothing where both are there."""
+def _unproven(rewrite: Rewrite, batches: int) -> str:
+    """Why one of the proofs is missing; nothing where both are there. `batches`: which of those
+    that share a deriver it is of."""
     try:
         (read,) = parse(str(rewrite))
         prove(read)
-        _deriver().derive(read)
+        _deriver(batches).derive(read)
     except UnprovenError as error:
         return str(error)
     return ""
