@@ -74,23 +74,36 @@ class Sums:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="+", help="zoo:NAME or .onnx files")
-    parser.add_argument("--time", type=float, default=0.0, help="seconds of tuning each, before")
-    parser.add_argument("--log", type=Path, help="whose best schedules are taken, and tuned into")
-    parser.add_argument("--threads", type=int, default=1)
+    parser = model_options((__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--kernels", type=int, default=3, help="that differ most, to show")
     options = parser.parse_args()
     print("model  tasks ms  latency ms  tasks/latency  of medians", flush=True)
+    for model, log in tuned(options):
+        show(model, log, options)
+
+
+def model_options(description: str) -> argparse.ArgumentParser:
+    """Which models, and how they are tuned."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("models", nargs="+", help="zoo:NAME or .onnx files")
+    parser.add_argument("--time", type=float, default=0.0, help="seconds of tuning each, before")
+    parser.add_argument("--log", type=Path, help="whose schedules are taken, and tuned into")
+    parser.add_argument("--threads", type=int, default=1)
+    return parser
+
+
+def tuned(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
+    """Each model, tuned where that was asked for, and its log, which may not be there yet."""
     for model in options.models:
         with tempfile.TemporaryDirectory() as folder:
-            show(model, options.log or Path(folder) / "log.db", options)
+            log = options.log or Path(folder) / "log.db"
+            if options.time:
+                autotune.tune(model, log=log, time_s=options.time, threads=options.threads)
+            yield model, log
 
 
 def show(model: str, log: Path, options: argparse.Namespace) -> None:
-    if options.time:
-        autotune.tune(model, log=log, time_s=options.time, threads=options.threads)
     compiled = autotune.compile(model, log=log if log.exists() else None, threads=options.threads)
     target = compiled.image.target
     graph = prepare(load_model(model, None), target.precision, None).graph

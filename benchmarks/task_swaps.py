@@ -12,17 +12,17 @@ Usage: python benchmarks/task_swaps.py zoo:squeezenet model.onnx [--time 60] [--
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
-import tempfile
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import autotune
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from autotune.compiler.driver import compile_prepared
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.prepare import prepare
@@ -38,6 +38,7 @@ from autotune.runtime.image import ModelImage
 from autotune.runtime.model import CompiledModel
 from autotune.target import Target, host_target
 from autotune.tuner.swaps import CANDIDATES, HEAVIEST, SwappedLog
+from benchmarks.task_sums import model_options, tuned
 
 TURNS = 5
 """Times that everything is timed: the fastest counts, on a machine that others use too."""
@@ -84,21 +85,13 @@ class Swapper:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="+", help="zoo:NAME or .onnx files")
-    parser.add_argument("--time", type=float, default=0.0, help="seconds of tuning each, before")
-    parser.add_argument("--log", type=Path, help="whose schedules are taken, and tuned into")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    for model in options.models:
-        with tempfile.TemporaryDirectory() as folder:
-            show(model, options.log or Path(folder) / "log.db", options)
+    options = model_options((__doc__ or "").splitlines()[0]).parse_args()
+    for model, log in tuned(options):
+        show(model, log, options.threads)
 
 
-def show(model: str, log: Path, options: argparse.Namespace) -> None:
-    if options.time:
-        autotune.tune(model, log=log, time_s=options.time, threads=options.threads)
-    target = host_target(options.threads)
+def show(model: str, log: Path, threads: int) -> None:
+    target = host_target(threads)
     graph = prepare(load_model(model), target.precision, None).graph
     with TuningLog(log, read_only=True) as store, LocalRunner(target) as runner:
         partition = arranged(graph, target, store)
