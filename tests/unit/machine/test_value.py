@@ -13,9 +13,9 @@ from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.machine.speeds import (
     SOURCES,
-    NarrowCoreSpeeds,
     CpuSpeeds,
     GpuSpeeds,
+    NarrowCoreSpeeds,
     TileCoreSpeeds,
     parse_speeds,
     shipped_narrow_speeds,
