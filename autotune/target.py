@@ -106,12 +106,6 @@ class Target:
         return self.triple.startswith("wasm32")
 
     @property
-    def adds_apart(self) -> bool:
-        """Whether a multiply-add of vectors is two instructions, with the product in a register of
-        its own between them."""
-        return self.is_wasm and "+relaxed-simd" not in self.features.split(",")
-
-    @property
     def transforms_weights(self) -> bool:
         """Whether algorithms may that make weights larger, with sums of their own."""
         return self.accuracy == "normal" and not self.is_compact

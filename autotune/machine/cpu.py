@@ -58,10 +58,16 @@ def outer_product_cycles(
     # What is late there is counted by what is dispatched.
     cycles = np.maximum(np.maximum(work, latency), loads)
     begun = ENGINE_LOOP_INSTRUCTIONS if machine.target.is_wasm else LOOP_INSTRUCTIONS
-    products = points * vectors * (2 if machine.target.adds_apart else 1)
+    products = points * vectors * (2 if adds_apart(machine.target) else 1)
     loops = begun / np.asarray(unroll)
     dispatched = products + cpu.dispatched_per_load * (vectors + each) + loops
     return np.maximum(cycles, clocks(machine, 1) * dispatched / cpu.dispatched_per_clock)
+
+
+def adds_apart(target: Target) -> bool:
+    """Whether a multiply-add of vectors is two instructions, with the product in a register of its
+    own between them."""
+    return target.is_wasm and "+relaxed-simd" not in target.features.split(",")
 
 
 def run_widths(

@@ -12,7 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.machine.cpu import RUNS, clocks, outer_product_cycles, padding_waste, tail_waste
+from autotune.machine.cpu import (
+    RUNS,
+    adds_apart,
+    clocks,
+    outer_product_cycles,
+    padding_waste,
+    tail_waste,
+)
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
@@ -141,7 +148,7 @@ def live_registers(configs: Configs, points: Column, vectors: Column, *, target:
     if target.is_wasm:
         # Engines may load all operands of an iteration before they multiply.
         steps = configs["unroll"] * (points + vectors)
-        return np.asarray(points * vectors + steps + target.adds_apart)
+        return np.asarray(points * vectors + steps + adds_apart(target))
     if target.takes_lanes:
         runs = np.ceil(configs["unroll"] / max(RUNS))
         ahead = np.where(configs["unroll"] > 1, points * runs, 1)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
-from autotune.machine.cpu import RUN_LANES
+from autotune.machine.cpu import RUN_LANES, adds_apart
 from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.build import loop_var
@@ -116,7 +116,7 @@ class ContractionRule(Rule):
 
         def fits(configs: Configs) -> Mask:
             held = configs["vectors"] * configs["tile_w"] * configs["tile_h"]
-            spare = configs["vectors"] + (1 if registers < 32 else 0) + target.adds_apart
+            spare = configs["vectors"] + (1 if registers < 32 else 0) + adds_apart(target)
             return np.asarray((held + spare <= registers) | elsewhere(configs))
 
         def not_wider(configs: Configs) -> Mask:
