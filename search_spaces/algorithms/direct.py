@@ -77,8 +77,8 @@ COPY_CYCLES = 8.0
 L1_CONFLICT_COST = 0.01
 """Share that rows of weights which evict each other from the L1 cache add."""
 UNFORESEEN_LINES = 12
-"""Lines of a stream from beyond the L2 cache in the time until the first of a panel's row is there,
-where every row begins elsewhere (fitted: products of 128 x 64 and 256 x 1024 on Zen 4)."""
+"""Lines of a stream from beyond the L2 cache in the time until a row's part of a panel begins to
+come, where every row begins elsewhere (fitted: products of 128 x 64 and 256 x 1024, Zen 4)."""
 POINT_CONFLICT_COST = 0.5
 """Share that points which evict each other from it add."""
 NEAR_CONFLICT = 0.75
