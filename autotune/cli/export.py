@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
         check_alone(options.threads, options.weights)
         options.target = WASM if options.target == "cpu" else options.target
         options.size = options.size or None  # a module is loaded over a network
-    takes_open = options.format in (*LIBRARIES, "python")
+    takes_open = options.format in (*LIBRARIES, "wasm", "python")
     model = (models.compiled_whole if takes_open else models.compiled)(options)
     written = export_image(
         model.image,

@@ -258,7 +258,7 @@ def open_link(
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
     rows = linker.rows()
     stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in blocks]
-    native = amounts_text(AMOUNTS, names, stacks, rows) + table_text(TABLE)
+    native = amounts_text(AMOUNTS, names, stacks, rows) + _table_text(table, target)
     return OpenImage(
         name=partition.graph.name,
         target=target,
@@ -273,6 +273,14 @@ def open_link(
         objects=(*(k.code for k in made), *halos.values(), compile_text(native, target)),
         constants=linker.constants.block(),
     )
+
+
+def _table_text(table: CallTable, target: Target) -> str:
+    """The function that makes the calls; WebAssembly's code has numbers for addresses."""
+    if not target.is_wasm:
+        return table_text(TABLE)
+    declared = [f"declare void @{name}(ptr, i64)\n" for name in table.numbered]
+    return "".join(declared) + table_text(TABLE, tuple(table.numbered))
 
 
 def _constant_bytes(partition: Partition, kernels: Mapping[Task, Sequence[BuiltKernel]]) -> int:

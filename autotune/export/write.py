@@ -31,11 +31,12 @@ from autotune.export.interface import Frame, Interface, interface_of
 from autotune.export.main_text import main_text
 from autotune.export.open_api_text import open_api_text
 from autotune.export.open_interface import open_interface
+from autotune.export.open_wasm_module import open_wasm_module
 from autotune.export.runtime_wheel import runtime_wheel
 from autotune.export.seal import Description, seal, sealed
 from autotune.export.size_report import ExportSizes, open_sizes_of, sizes_of
 from autotune.export.wasm_module import wasm_module
-from autotune.export.wasm_text import MAIN, module_text, types_text
+from autotune.export.wasm_text import module_text, program_text, types_text
 from autotune.runtime.image import ModelImage
 from autotune.runtime.image_file import Image, image_bytes
 from autotune.runtime.open_image import OpenImage
@@ -89,7 +90,7 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
             "model.wasm": wasm_module(image, said),
             "model.mjs": module_text().encode(),
             "model.d.mts": types_text(image).encode(),
-            "main.mjs": MAIN.encode(),
+            "main.mjs": program_text().encode(),
         }
     model = _exported(image, interface_of(image, options.prefix), options, said)
     if options.format == "c":
@@ -106,6 +107,14 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
 
 def _open_files(image: OpenImage, options: ExportOptions, said: Description) -> Files:
     """Those of a model of open sizes."""
+    if options.format == "wasm":
+        model = _exported(image, open_interface(image, options.prefix), options, said)
+        return {
+            "model.wasm": open_wasm_module(image, model, said),
+            "model.mjs": module_text(open_sizes=True).encode(),
+            "model.d.mts": types_text(image).encode(),
+            "main.mjs": program_text(open_sizes=True).encode(),
+        }
     if options.format not in LIBRARIES:
         raise ConfigError(
             f"the sizes of {image.name!r} are open, --format {options.format} takes fixed ones: "
