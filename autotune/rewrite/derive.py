@@ -174,7 +174,7 @@ class _EGraph:
                 "derivations need egglog: pip install 'autotune-compiler[rewrites]'"
             ) from None
         self._error = bindings.EggSmolError
-        self._graph = bindings.EGraph()
+        self._graph: Any = bindings.EGraph()
         self.run(program)
         self._steps = [
             self._graph.parse_program(f"(run {name} 1)") for name in (COMMUTES, *rulesets)
