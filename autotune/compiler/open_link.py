@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.codegen import backend_for
+from autotune.codegen.c.amount import amounts_lines
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
-from autotune.codegen.llvm.backend import LlvmBackend, compile_text
+from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.llvm.table import table_text
 from autotune.compiler.constants import ConstantBlock, SharedConstants, aligned, packed_bytes
 from autotune.compiler.open_kernels import OpenKernel
@@ -50,7 +52,7 @@ def built(
     a defect does."""
     symbol = f"{kernel_symbol(task)}_{number}"
     program = of_units(kernel.program, tuple(unit.name for unit in units))
-    made = LlvmBackend().build(program, target, symbol)
+    made = backend_for(target).build(program, target, symbol)
     return BuiltKernel(
         kernel=kernel, symbol=symbol, code=made.code, workspace_bytes=made.workspace_bytes
     )
@@ -251,14 +253,13 @@ def open_link(
             symbol = halo_symbol(storage)
             if symbol not in halos:
                 program = of_units(halo_program(storage, target), names)
-                halos[symbol] = LlvmBackend().build(program, target, symbol).code
+                halos[symbol] = backend_for(target).build(program, target, symbol).code
         calls.append(linker.lines(call, kernels[call.task]))
     table = linker.table(calls)
     made = [kernel for several in kernels.values() for kernel in several]
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
     rows = linker.rows()
     stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in blocks]
-    native = amounts_text(AMOUNTS, names, stacks, rows) + _table_text(table, target)
     return OpenImage(
         name=partition.graph.name,
         target=target,
@@ -270,9 +271,28 @@ def open_link(
         output_bytes=output_bytes,
         table=table,
         versions=versions,
-        objects=(*(k.code for k in made), *halos.values(), compile_text(native, target)),
+        objects=(
+            *(k.code for k in made),
+            *halos.values(),
+            _native(names, stacks, rows, table, target),
+        ),
         constants=linker.constants.block(),
     )
+
+
+def _native(
+    names: Sequence[str],
+    stacks: Sequence[StackedBlock],
+    rows: Sequence[Row],
+    table: CallTable,
+    target: Target,
+) -> bytes:
+    """The functions of an image that work out its rows and make its calls: object code; of C the
+    text of the first, since its calls are written when a model is."""
+    if target.is_source:
+        return "\n".join(amounts_lines(names, stacks, rows)).encode()
+    text = amounts_text(AMOUNTS, names, stacks, rows) + _table_text(table, target)
+    return compile_text(text, target)
 
 
 def _table_text(table: CallTable, target: Target) -> str:

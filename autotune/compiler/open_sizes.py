@@ -58,7 +58,7 @@ def compile_open(
 ) -> AnySizeProgram:
     """One program for all sizes in these ranges, its schedules from the log where it knows some.
     Raises what its stages do where they need to know a size."""
-    if target.kind != "cpu":
+    if target.kind != "cpu" and not target.is_source:
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
     image, notes = open_image(
         model, ranges, target=target, versions=versions, profile=profile, log=log

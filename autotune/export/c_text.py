@@ -17,7 +17,7 @@ from autotune.codegen.c.source import CSource, decoded_calls
 from autotune.export.c_tidy import tidied
 from autotune.export.errors import Code, message
 from autotune.export.exported import Exported
-from autotune.export.interface import CopiedOutput, Interface, port_bytes
+from autotune.export.interface import CopiedOutput, Frame, Interface, port_bytes
 from autotune.memory import ALIGNMENT, Bytes
 from autotune.runtime.image import CONSTANTS, FIRST_INPUT, ModelImage, Port
 
@@ -25,7 +25,7 @@ _WORDS_A_LINE = 8
 """Numbers on a line of generated C."""
 _RETURNED = (Code.OK, Code.BAD_MEMORY)
 """What the functions return beside BAD_ARGUMENT."""
-_HEAD = """\
+HEAD = """\
 #include "model.h"
 #include <math.h>
 #include <stddef.h>
@@ -48,22 +48,27 @@ def c_text(image: ModelImage, model: Exported[Interface]) -> str:
     calls = decoded_calls(image.objects[-1])
     parts = [
         f"/* {len(kernels)} kernels; see model.h. */",
-        _HEAD,
-        *_definitions(kernels),
+        HEAD,
+        *definitions(kernels),
         "",
-        *(_kernel(kernel) for kernel in kernels),
-        _weights(image.constants),
+        *(kernel_text(kernel) for kernel in kernels),
+        weights_text(image.constants),
         _instance(model),
-        _entry(calls),
+        _entry(model.face, calls),
         *_answers(model),
         _create(model),
-        *([_copier()] if model.face.copied else []),
+        *([copier_text()] if model.face.copied else []),
         _run(model),
     ]
-    return "\n".join(parts).replace("MODEL_FLASH", f"{model.face.prefix.upper()}_FLASH")
+    return flash("\n".join(parts), model.face.prefix)
 
 
-def _definitions(kernels: Iterable[CSource]) -> list[str]:
+def flash(text: str, prefix: str) -> str:
+    """The text with the macro of the weights' section named by the model's prefix."""
+    return text.replace("MODEL_FLASH", f"{prefix.upper()}_FLASH")
+
+
+def definitions(kernels: Iterable[CSource]) -> list[str]:
     """Types, then functions that some kernel uses, each once."""
     heads = list(dict.fromkeys(line for kernel in kernels for line in kernel.head))
     functions = [line for line in heads if line.startswith("static inline")]
@@ -78,7 +83,7 @@ def _definitions(kernels: Iterable[CSource]) -> list[str]:
     return [*rest, *reversed(kept)]
 
 
-def _kernel(kernel: CSource) -> str:
+def kernel_text(kernel: CSource) -> str:
     pointers = "".join(f"void *p{n}, " for n in range(kernel.params))
     head = f"static void {kernel.symbol}({pointers}void *workspace)"
     lines = tidied(kernel.body)
@@ -88,7 +93,7 @@ def _kernel(kernel: CSource) -> str:
     return "\n".join([head, "{", *unused, *lines, "}", ""])
 
 
-def _weights(constants: Bytes) -> str:
+def weights_text(constants: Bytes) -> str:
     """An array of words in C, which little-endian processors read as these bytes."""
     words = np.zeros(-(-max(constants.nbytes, 4) // 4), "<u4")
     words.view(np.uint8)[: constants.nbytes] = constants
@@ -103,32 +108,57 @@ def _weights(constants: Bytes) -> str:
 
 def _instance(model: Exported[Interface]) -> str:
     face = model.face
-    return f"struct {face.prefix} {{\n    char *bases[{face.pointers}];\n}};\n"
+    return f"struct {face.prefix} {{\n    char memory[{face.memory_bytes}];\n}};\n"
 
 
-def _entry(calls: Sequence[EntryCall]) -> str:
-    """Weights are named where they are, so that compilers know where kernels find them; other
-    pointers are read once."""
+def _pointer(face: Interface, base: int) -> str:
+    """Where the memory of a pointer's number begins, in a run. What is const is only read."""
+    if base == CONSTANTS:
+        return "(char *)weights"
+    if base in face.blocks:
+        return f"instance->memory + {face.blocks[base]}"
+    if base < FIRST_INPUT + len(face.inputs):
+        return f"(char *)inputs[{base - FIRST_INPUT}]"
+    return f"(char *)outputs[{next(n for n, b in face.direct.items() if b == base)}]"
+
+
+def _entry(face: Interface, calls: Sequence[EntryCall]) -> str:
+    """All calls. Weights are named where they are, so that compilers know where kernels find
+    them."""
     read = sorted({base for call in calls for base, _ in call.args} - {CONSTANTS})
-    lines = ["static void entry(char *const *bases)", "{"]
-    lines += [f"    char *const base{base} = bases[{base}];" for base in read]
+    lines = [
+        f"static void entry({face.prefix} *instance, const void *const inputs[],",
+        "                  void *const outputs[])",
+        "{",
+    ]
+    lines += [f"    char *const base{base} = {_pointer(face, base)};" for base in read]
     for call in calls:
         given = ", ".join(
             f"{'(char *)weights' if base == CONSTANTS else f'base{base}'} + {offset}"
             for base, offset in call.args
         )
         lines.append(f"    {call.symbol}({given});")
-    return "\n".join([*lines, *([] if read else ["    (void)bases;"]), "}", ""])
+    unread = [f"    (void){name};" for name in ("instance", "inputs", "outputs")]
+    return "\n".join([*lines, *unread, "}", ""])
 
 
 def _answers(model: Exported[Interface]) -> list[str]:
-    p, face = model.face.prefix, model.face
+    face = model.face
+    size = f"size_t {face.prefix}_memory_bytes(void) {{ return {face.memory_bytes}; }}"
+    out = [size, *answer_lines(model, _RETURNED)]
+    for side, ports in (("input", face.inputs), ("output", face.outputs)):
+        out += [_tensors(face.prefix, side, ports)]
+    return out
+
+
+def answer_lines(model: Exported[Frame], returned: Sequence[Code]) -> list[str]:
+    """Functions of every model that only answer. `returned`: codes beside BAD_ARGUMENT."""
+    p = model.face.prefix
     answers = "\n".join(
-        f"    if (code == {code.value}) return {_string(message(code))};" for code in _RETURNED
+        f"    if (code == {code.value}) return {literal(message(code))};" for code in returned
     )
-    out = [
-        f"const char *{p}_about(void) {{ return {_string(model.about)}; }}",
-        f"size_t {p}_memory_bytes(void) {{ return {face.memory_bytes}; }}",
+    return [
+        f"const char *{p}_about(void) {{ return {literal(model.about)}; }}",
         f"int32_t {p}_threads(void) {{ return 1; }}",
         f"int32_t {p}_limit_threads(int32_t threads) {{ return threads == 1 ? {Code.OK.value} : "
         f"{Code.BAD_ARGUMENT.value}; }}",
@@ -136,13 +166,10 @@ def _answers(model: Exported[Interface]) -> list[str]:
 const char *{p}_error(int32_t code)
 {{
 {answers}
-    return {_string(message(Code.BAD_ARGUMENT))};
+    return {literal(message(Code.BAD_ARGUMENT))};
 }}
 """,
     ]
-    for side, ports in (("input", face.inputs), ("output", face.outputs)):
-        out += [_tensors(p, side, ports)]
-    return out
 
 
 def _tensors(p: str, side: str, ports: tuple[Port, ...]) -> str:
@@ -151,7 +178,7 @@ def _tensors(p: str, side: str, ports: tuple[Port, ...]) -> str:
         for n, port in enumerate(ports)
     ]
     rows = [
-        f"        {{{_string(port.name)}, {_string(port.type.dtype)}, shape{n}, "
+        f"        {{{literal(port.name)}, {literal(port.type.dtype)}, shape{n}, "
         f"{port_bytes(port)}, {len(port.type.shape)}}}"
         for n, port in enumerate(ports)
     ]
@@ -172,7 +199,7 @@ def _tensors(p: str, side: str, ports: tuple[Port, ...]) -> str:
     )
 
 
-def _string(text: str) -> str:
+def literal(text: str) -> str:
     """A literal of C; what is not ASCII in octal."""
     shown = "".join(
         chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode()
@@ -182,10 +209,6 @@ def _string(text: str) -> str:
 
 def _create(model: Exported[Interface]) -> str:
     p, face = model.face.prefix, model.face
-    bases = [
-        f"    (*made)->bases[{base}] = (char *)memory + {offset};"
-        for base, offset in face.blocks.items()
-    ]
     return f"""\
 int32_t {p}_create_in(void *memory, size_t bytes, const void *given, {p} **made)
 {{
@@ -196,8 +219,6 @@ int32_t {p}_create_in(void *memory, size_t bytes, const void *given, {p} **made)
         return {Code.BAD_MEMORY.value};
     memset(memory, 0, {face.memory_bytes});
     *made = ({p} *)memory;
-{chr(10).join(bases)}
-    (*made)->bases[{CONSTANTS}] = (char *)weights; /* which no kernel writes */
     return {Code.OK.value};
 }}
 
@@ -205,7 +226,7 @@ void {p}_destroy({p} *instance) {{ (void)instance; }}
 """
 
 
-def _copier() -> str:
+def copier_text() -> str:
     return """\
 static char *copied(char *to, const char *from, const int64_t *extents, const int64_t *strides,
                     int dims, size_t block)
@@ -226,16 +247,9 @@ def _run(model: Exported[Interface]) -> str:
     checks = [f"!inputs[{n}]" for n in range(len(face.inputs))]
     checks += [f"!outputs[{n}]" for n in range(len(face.outputs))]
     none = " || ".join(["!instance", "!outputs", *(["!inputs"] if face.inputs else [])])
-    lines = [
-        f"    instance->bases[{FIRST_INPUT + n}] = (char *)inputs[{n}]; /* only read */"
-        for n in range(len(face.inputs))
-    ]
-    lines += [
-        f"    instance->bases[{base}] = (char *)outputs[{n}];" for n, base in face.direct.items()
-    ]
-    lines.append("    entry(instance->bases);")
+    lines = ["    entry(instance, inputs, outputs);"]
     for each in face.copied:
-        lines += _copy(each)
+        lines += _copy(face, each)
     return f"""\
 int32_t {p}_run({p} *instance, const void *const inputs[], void *const outputs[])
 {{
@@ -248,10 +262,10 @@ int32_t {p}_run({p} *instance, const void *const inputs[], void *const outputs[]
 """
 
 
-def _copy(each: CopiedOutput) -> list[str]:
+def _copy(face: Interface, each: CopiedOutput) -> list[str]:
     extents = ", ".join(map(str, each.extents)) or "0"
     strides = ", ".join(map(str, each.strides_bytes)) or "0"
-    source = f"instance->bases[{each.base}] + {each.offset_bytes}"
+    source = f"{_pointer(face, each.base)} + {each.offset_bytes}"
     return [
         "    {",
         f"        static const int64_t extents[] = {{{extents}}}, strides[] = {{{strides}}};",
