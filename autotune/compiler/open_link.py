@@ -24,7 +24,17 @@ from autotune.placement.stacked_plan import ArenaBlock
 from autotune.placement.types import KernelCall, Partition, Storage
 from autotune.program.ir import Pack, Program
 from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, WORKSPACE
-from autotune.runtime.open_image import AMOUNTS, TABLE, CallTable, OpenImage, OpenPort, Unit, Words
+from autotune.runtime.open_image import (
+    AMOUNTS,
+    TABLE,
+    CallTable,
+    OpenImage,
+    OpenPlan,
+    OpenPort,
+    PlanChoice,
+    Unit,
+    Words,
+)
 from autotune.size_ranges import OpenTypes
 from autotune.sizes import is_size
 from autotune.target import Target
@@ -229,50 +239,103 @@ class OpenLinker:
         return tuple(self._rows)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPartition:
+    """A partition, and how its arena is stacked."""
+
+    parts: Partition
+    blocks: Sequence[ArenaBlock]
+
+
 def open_link(
-    partition: Partition,
-    blocks: Sequence[ArenaBlock],
+    planned: Sequence[PlannedPartition],
     kernels: Mapping[Task, Sequence[BuiltKernel]],
     types: OpenTypes,
     units: Sequence[Unit],
+    choice: PlanChoice | None = None,
     *,
     target: Target,
     versions: tuple[tuple[str, str], ...],
 ) -> OpenImage:
-    """The model as data, its native functions built."""
-    constants = SharedConstants(_constant_bytes(partition, kernels))
-    linker = OpenLinker(partition, blocks, constants)
-    calls: list[Sequence[_TableLine]] = []
-    halos: dict[str, bytes] = {}
+    """The model as data, its native functions built. `planned`: one that does for all sizes, then
+    others, of which `choice` tells where they run."""
+    constants = SharedConstants(sum(_constant_bytes(each.parts, kernels) for each in planned))
+    there: dict[str, bytes] = {}
     names = tuple(unit.name for unit in units)
+    linked = []
+    for number, each in enumerate(planned):
+        linker = OpenLinker(each.parts, each.blocks, constants)
+        calls, objects = _calls(linker, each.parts, kernels, names, target)
+        amounts = f"{AMOUNTS}_{number}" if number else AMOUNTS
+        plan, native = _plan(linker, each, calls, amounts, names)
+        native = native if number else native + table_text(TABLE)
+        objects[amounts] = compile_text(native, target)
+        new = {symbol: code for symbol, code in objects.items() if symbol not in there}
+        linked.append(dataclasses.replace(plan, objects=len(new)))
+        there |= new
+    own, further = linked[0], linked[1:]
+    return OpenImage(
+        name=planned[0].parts.graph.name,
+        target=target,
+        types=types,
+        units=tuple(units),
+        rows=own.rows,
+        inputs=own.inputs,
+        outputs=own.outputs,
+        output_bytes=own.output_bytes,
+        table=own.table,
+        versions=versions,
+        objects=tuple(there.values()),
+        constants=constants.block(),
+        further=tuple(further),
+        choice=choice,
+    )
+
+
+def _calls(
+    linker: OpenLinker,
+    partition: Partition,
+    kernels: Mapping[Task, Sequence[BuiltKernel]],
+    names: tuple[str, ...],
+    target: Target,
+) -> tuple[list[Sequence[_TableLine]], dict[str, bytes]]:
+    """In order, the lines that each call may take, and the objects that they need by symbol."""
+    calls: list[Sequence[_TableLine]] = []
+    objects: dict[str, bytes] = {}
     for number, call in enumerate(partition.calls):
         for storage, line in linker.halos(number):
             calls.append([line])
             symbol = halo_symbol(storage)
-            if symbol not in halos:
+            if symbol not in objects:
                 program = of_units(halo_program(storage, target), names)
-                halos[symbol] = LlvmBackend().build(program, target, symbol).code
+                objects[symbol] = LlvmBackend().build(program, target, symbol).code
         calls.append(linker.lines(call, kernels[call.task]))
+        objects.update((made.symbol, made.code) for made in kernels[call.task])
+    return calls, objects
+
+
+def _plan(
+    linker: OpenLinker,
+    planned: PlannedPartition,
+    calls: Sequence[Sequence[_TableLine]],
+    amounts: str,
+    names: tuple[str, ...],
+) -> tuple[OpenPlan, str]:
+    """The plan, and the text of the function that works out its rows."""
     table = linker.table(calls)
-    made = [kernel for several in kernels.values() for kernel in several]
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
     rows = linker.rows()
-    stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in blocks]
-    native = amounts_text(AMOUNTS, names, stacks, rows) + table_text(TABLE)
-    return OpenImage(
-        name=partition.graph.name,
-        target=target,
-        types=types,
-        units=tuple(units),
+    stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in planned.blocks]
+    plan = OpenPlan(
+        amounts=amounts,
         rows=len(rows),
         inputs=inputs,
         outputs=outputs,
         output_bytes=output_bytes,
         table=table,
-        versions=versions,
-        objects=(*(k.code for k in made), *halos.values(), compile_text(native, target)),
-        constants=linker.constants.block(),
+        objects=0,
     )
+    return plan, amounts_text(amounts, names, stacks, rows)
 
 
 def _constant_bytes(partition: Partition, kernels: Mapping[Task, Sequence[BuiltKernel]]) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -96,13 +96,13 @@ def _lengths(extent: int, known: Sequence[int]) -> list[int]:
     return [n for n in known if n <= max(1, greatest(extent))]
 
 
-def drawn_values(extents: Sequence[int]) -> list[dict[str, int]]:
+def drawn_values(extents: Iterable[int], count: int = DRAWN) -> list[dict[str, int]]:
     """Sizes of the range, half of them uniform, half by orders of magnitude: values of the symbols
     of these extents."""
     rng = np.random.default_rng(SEED)
     symbols = sorted({s for e in extents for s in symbols_of(e)}, key=lambda s: s.name)
     out = []
-    for number in range(DRAWN):
+    for number in range(count):
         values = {}
         for s in symbols:
             low, high = s.low, max(s.low, min(s.high, LONGEST_DRAWN))
