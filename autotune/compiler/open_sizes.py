@@ -81,8 +81,10 @@ def open_image(
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
     log: LogStore | None = None,
+    strips: OpenRowStrips | None = None,
 ) -> tuple[OpenImage, tuple[str, ...]]:
-    """The program of `compile_open` as data, not loaded, and what there is to say about it."""
+    """The program of `compile_open` as data, not loaded, and what there is to say about it.
+    `strips`: how layers are put in strips of rows."""
     start = time.perf_counter()
     opened = OpenParts.of(model, ranges, target, profile)
     parts, there, units = opened.parts, opened.sizes, opened.units
@@ -93,7 +95,7 @@ def open_image(
         ranges=tuple(ranges.items()),
     )
     planned, choice = [PlannedPartition(parts=parts, blocks=stacked(parts, there))], None
-    if striped := _in_strips(opened, log, kernels):
+    if striped := _in_strips(opened, log, kernels, strips or OpenRowStrips()):
         strips, choice = striped
         planned.append(PlannedPartition(parts=strips, blocks=stacked(strips, there)))
     image = open_link(planned, kernels, types, units, choice, target=target, versions=versions)
@@ -124,11 +126,12 @@ def _in_strips(
     opened: OpenParts,
     log: LogStore | None,
     kernels: dict[Task, list[BuiltKernel]],
+    strips: OpenRowStrips,
 ) -> tuple[Partition, PlanChoice] | None:
     """The graph with layers in strips of rows, and where it should take less time; `kernels` gets
     those of its tasks. None where it should nowhere, or some strip has no fast kernel."""
     drawn = drawn_values(opened.symbols, TRIED)
-    found = OpenRowStrips().run(opened.graph, drawn)
+    found = strips.run(opened.graph, drawn)
     if found is None:
         return None
     try:

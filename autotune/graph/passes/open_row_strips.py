@@ -89,13 +89,19 @@ class OpenRowStrips:
         known = [ImageChain(graph=each, nodes=nodes) for each in there]
         found = [
             _Choice(chain, count, tuple(self._gain(at, count) for at in known))
-            for count in range(2, self.estimate.most + 1)
+            for count in self._counts()
             if _divides(chain, count)
         ]
         return max(found, key=lambda choice: choice.total, default=None)
 
+    def _counts(self) -> Sequence[int]:
+        given = self.estimate.strips
+        return (given,) if given else range(2, self.estimate.most + 1)
+
     def _gain(self, chain: ImageChain, count: int) -> float:
         """Cycles that strips save at a size; no more than none where all results are small."""
+        if self.estimate.strips:
+            return 1.0
         gain = self.estimate.gain(chain, chain.even(count))
         large = OUTGROWN * self.estimate.cache_bytes
         return gain if max(chain.intermediates()) > large else min(gain, 0.0)
