@@ -94,10 +94,11 @@ def open_image(
         outputs=tuple(model.outputs.items()),
         ranges=tuple(ranges.items()),
     )
-    planned, choice = [PlannedPartition(parts=parts, blocks=stacked(parts, there))], None
+    planned = [PlannedPartition(parts=parts, blocks=stacked(parts, there))]
+    choice: PlanChoice | None = None
     if striped := _in_strips(opened, log, kernels, strips or OpenRowStrips()):
-        strips, choice = striped
-        planned.append(PlannedPartition(parts=strips, blocks=stacked(strips, there)))
+        cut, choice = striped
+        planned.append(PlannedPartition(parts=cut, blocks=stacked(cut, there)))
     image = open_link(planned, kernels, types, units, choice, target=target, versions=versions)
     _LOGGER.info(
         "%s compiled for all sizes in %.1f s: %s calls, %d kernels",
