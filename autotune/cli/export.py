@@ -52,7 +52,6 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from autotune.export.build_files import LIBRARIES
     from autotune.export.write import WASM, ExportOptions, check_alone, export_image
     from autotune.runtime.image_file import is_artifact
 
@@ -65,8 +64,7 @@ def run(options: argparse.Namespace) -> None:
         check_alone(options.threads, options.weights)
         options.target = WASM if options.target == "cpu" else options.target
         options.size = options.size or None  # a module is loaded over a network
-    takes_open = options.format in (*LIBRARIES, "python")
-    model = (models.compiled_whole if takes_open else models.compiled)(options)
+    model = models.compiled_whole(options)
     written = export_image(
         model.image,
         options.output,

@@ -45,6 +45,10 @@ STRIPS_OF_ONE = 20
 """The same where a single dimension is open."""
 
 
+STRIPS_OF_SOURCE = 3
+"""The same in C, whose kernels are long texts that a compiler of the user's reads."""
+
+
 class NoOpenKernelError(AutotuneError):
     """A task that has no kernel for all sizes."""
 
@@ -125,6 +129,7 @@ def _samples(
 ) -> list[tuple[tuple[int, ...], Task]]:
     """Lengths of strips, and the task of that size."""
     count = STRIPS_OF_ONE if len(open_extents(task)) == 1 else STRIPS
+    count = STRIPS_OF_SOURCE if machine.target.is_source else count
     out = []
     for lengths in strip_lengths(task, count, machine):
         try:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.codegen import backend_for
+from autotune.codegen.c.amount import amounts_lines
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
-from autotune.codegen.llvm.backend import LlvmBackend, compile_text
+from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.llvm.table import table_text
 from autotune.compiler.constants import ConstantBlock, SharedConstants, aligned, packed_bytes
 from autotune.compiler.open_kernels import OpenKernel
@@ -60,7 +62,7 @@ def built(
     a defect does."""
     symbol = f"{kernel_symbol(task)}_{number}"
     program = of_units(kernel.program, tuple(unit.name for unit in units))
-    made = LlvmBackend().build(program, target, symbol)
+    made = backend_for(target).build(program, target, symbol)
     return BuiltKernel(
         kernel=kernel, symbol=symbol, code=made.code, workspace_bytes=made.workspace_bytes
     )
@@ -268,8 +270,7 @@ def open_link(
         calls, objects = _calls(linker, each.parts, kernels, names, target)
         amounts = f"{AMOUNTS}_{number}" if number else AMOUNTS
         plan, native = _plan(linker, each, calls, amounts, names)
-        native = native if number else native + table_text(TABLE)
-        objects[amounts] = compile_text(native, target)
+        objects[amounts] = _native(native, plan.table, target, calls=not number)
         new = {symbol: code for symbol, code in objects.items() if symbol not in there}
         linked.append(dataclasses.replace(plan, objects=len(new)))
         there |= new
@@ -308,10 +309,20 @@ def _calls(
             symbol = halo_symbol(storage)
             if symbol not in objects:
                 program = of_units(halo_program(storage, target), names)
-                objects[symbol] = LlvmBackend().build(program, target, symbol).code
+                objects[symbol] = backend_for(target).build(program, target, symbol).code
         calls.append(linker.lines(call, kernels[call.task]))
         objects.update((made.symbol, made.code) for made in kernels[call.task])
     return calls, objects
+
+
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """What the function that works out a plan's rows is made of."""
+
+    symbol: str
+    names: tuple[str, ...]
+    stacks: Sequence[StackedBlock]
+    rows: Sequence[Row]
 
 
 def _plan(
@@ -320,8 +331,8 @@ def _plan(
     calls: Sequence[Sequence[_TableLine]],
     amounts: str,
     names: tuple[str, ...],
-) -> tuple[OpenPlan, str]:
-    """The plan, and the text of the function that works out its rows."""
+) -> tuple[OpenPlan, _Amounts]:
+    """The plan, and what works out its rows."""
     table = linker.table(calls)
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
     rows = linker.rows()
@@ -335,7 +346,25 @@ def _plan(
         table=table,
         objects=0,
     )
-    return plan, amounts_text(amounts, names, stacks, rows)
+    return plan, _Amounts(amounts, names, stacks, rows)
+
+
+def _native(native: _Amounts, table: CallTable, target: Target, *, calls: bool) -> bytes:
+    """The functions of a plan that work out its rows and, if `calls`, make calls: object code; of C
+    the text of the first, since its calls are written when a model is."""
+    names, stacks, rows = native.names, native.stacks, native.rows
+    if target.is_source:
+        return "\n".join(amounts_lines(names, stacks, rows)).encode()
+    text = amounts_text(native.symbol, names, stacks, rows)
+    return compile_text(text + _table_text(table, target) if calls else text, target)
+
+
+def _table_text(table: CallTable, target: Target) -> str:
+    """The function that makes the calls; WebAssembly's code has numbers for addresses."""
+    if not target.is_wasm:
+        return table_text(TABLE)
+    declared = [f"declare void @{name}(ptr, i64)\n" for name in table.numbered]
+    return "".join(declared) + table_text(TABLE, tuple(table.numbered))
 
 
 def _constant_bytes(partition: Partition, kernels: Mapping[Task, Sequence[BuiltKernel]]) -> int:

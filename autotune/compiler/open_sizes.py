@@ -65,7 +65,7 @@ def compile_open(
 ) -> AnySizeProgram:
     """One program for all sizes in these ranges, its schedules from the log where it knows some.
     Raises what its stages do where they need to know a size."""
-    if target.kind != "cpu":
+    if target.kind != "cpu" and not target.is_source:
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
     image, notes = open_image(
         model, ranges, target=target, versions=versions, profile=profile, log=log
@@ -96,7 +96,9 @@ def open_image(
     )
     planned = [PlannedPartition(parts=parts, blocks=stacked(parts, there))]
     choice: PlanChoice | None = None
-    if striped := _in_strips(opened, log, kernels, strips or OpenRowStrips()):
+    on_host = target.kind == "cpu" and not target.is_wasm  # others export the first plan alone
+    striped = _in_strips(opened, log, kernels, strips or OpenRowStrips()) if on_host else None
+    if striped is not None:
         cut, choice = striped
         planned.append(PlannedPartition(parts=cut, blocks=stacked(cut, there)))
     image = open_link(planned, kernels, types, units, choice, target=target, versions=versions)

@@ -17,7 +17,7 @@ from autotune.codegen.c.source import CSource, decoded_calls
 from autotune.export.c_tidy import tidied
 from autotune.export.errors import Code, message
 from autotune.export.exported import Exported
-from autotune.export.interface import CopiedOutput, Interface, port_bytes
+from autotune.export.interface import CopiedOutput, Frame, Interface, port_bytes
 from autotune.memory import ALIGNMENT, Bytes
 from autotune.runtime.image import CONSTANTS, FIRST_INPUT, ModelImage, Port
 
@@ -25,7 +25,7 @@ _WORDS_A_LINE = 8
 """Numbers on a line of generated C."""
 _RETURNED = (Code.OK, Code.BAD_MEMORY)
 """What the functions return beside BAD_ARGUMENT."""
-_HEAD = """\
+HEAD = """\
 #include "model.h"
 #include <math.h>
 #include <stddef.h>
@@ -48,22 +48,27 @@ def c_text(image: ModelImage, model: Exported[Interface]) -> str:
     calls = decoded_calls(image.objects[-1])
     parts = [
         f"/* {len(kernels)} kernels; see model.h. */",
-        _HEAD,
-        *_definitions(kernels),
+        HEAD,
+        *definitions(kernels),
         "",
-        *(_kernel(kernel) for kernel in kernels),
-        _weights(image.constants),
+        *(kernel_text(kernel) for kernel in kernels),
+        weights_text(image.constants),
         _instance(model),
         _entry(calls),
         *_answers(model),
         _create(model),
-        *([_copier()] if model.face.copied else []),
+        *([copier_text()] if model.face.copied else []),
         _run(model),
     ]
-    return "\n".join(parts).replace("MODEL_FLASH", f"{model.face.prefix.upper()}_FLASH")
+    return flash("\n".join(parts), model.face.prefix)
 
 
-def _definitions(kernels: Iterable[CSource]) -> list[str]:
+def flash(text: str, prefix: str) -> str:
+    """The text with the macro of the weights' section named by the model's prefix."""
+    return text.replace("MODEL_FLASH", f"{prefix.upper()}_FLASH")
+
+
+def definitions(kernels: Iterable[CSource]) -> list[str]:
     """Types, then functions that some kernel uses, each once."""
     heads = list(dict.fromkeys(line for kernel in kernels for line in kernel.head))
     functions = [line for line in heads if line.startswith("static inline")]
@@ -78,7 +83,7 @@ def _definitions(kernels: Iterable[CSource]) -> list[str]:
     return [*rest, *reversed(kept)]
 
 
-def _kernel(kernel: CSource) -> str:
+def kernel_text(kernel: CSource) -> str:
     pointers = "".join(f"void *p{n}, " for n in range(kernel.params))
     head = f"static void {kernel.symbol}({pointers}void *workspace)"
     lines = tidied(kernel.body)
@@ -88,7 +93,7 @@ def _kernel(kernel: CSource) -> str:
     return "\n".join([head, "{", *unused, *lines, "}", ""])
 
 
-def _weights(constants: Bytes) -> str:
+def weights_text(constants: Bytes) -> str:
     """An array of words in C, which little-endian processors read as these bytes."""
     words = np.zeros(-(-max(constants.nbytes, 4) // 4), "<u4")
     words.view(np.uint8)[: constants.nbytes] = constants
@@ -122,13 +127,22 @@ def _entry(calls: Sequence[EntryCall]) -> str:
 
 
 def _answers(model: Exported[Interface]) -> list[str]:
-    p, face = model.face.prefix, model.face
+    face = model.face
+    size = f"size_t {face.prefix}_memory_bytes(void) {{ return {face.memory_bytes}; }}"
+    out = [size, *answer_lines(model, _RETURNED)]
+    for side, ports in (("input", face.inputs), ("output", face.outputs)):
+        out += [_tensors(face.prefix, side, ports)]
+    return out
+
+
+def answer_lines(model: Exported[Frame], returned: Sequence[Code]) -> list[str]:
+    """Functions of every model that only answer. `returned`: codes beside BAD_ARGUMENT."""
+    p = model.face.prefix
     answers = "\n".join(
-        f"    if (code == {code.value}) return {_string(message(code))};" for code in _RETURNED
+        f"    if (code == {code.value}) return {literal(message(code))};" for code in returned
     )
-    out = [
-        f"const char *{p}_about(void) {{ return {_string(model.about)}; }}",
-        f"size_t {p}_memory_bytes(void) {{ return {face.memory_bytes}; }}",
+    return [
+        f"const char *{p}_about(void) {{ return {literal(model.about)}; }}",
         f"int32_t {p}_threads(void) {{ return 1; }}",
         f"int32_t {p}_limit_threads(int32_t threads) {{ return threads == 1 ? {Code.OK.value} : "
         f"{Code.BAD_ARGUMENT.value}; }}",
@@ -136,13 +150,10 @@ def _answers(model: Exported[Interface]) -> list[str]:
 const char *{p}_error(int32_t code)
 {{
 {answers}
-    return {_string(message(Code.BAD_ARGUMENT))};
+    return {literal(message(Code.BAD_ARGUMENT))};
 }}
 """,
     ]
-    for side, ports in (("input", face.inputs), ("output", face.outputs)):
-        out += [_tensors(p, side, ports)]
-    return out
 
 
 def _tensors(p: str, side: str, ports: tuple[Port, ...]) -> str:
@@ -151,7 +162,7 @@ def _tensors(p: str, side: str, ports: tuple[Port, ...]) -> str:
         for n, port in enumerate(ports)
     ]
     rows = [
-        f"        {{{_string(port.name)}, {_string(port.type.dtype)}, shape{n}, "
+        f"        {{{literal(port.name)}, {literal(port.type.dtype)}, shape{n}, "
         f"{port_bytes(port)}, {len(port.type.shape)}}}"
         for n, port in enumerate(ports)
     ]
@@ -172,7 +183,7 @@ def _tensors(p: str, side: str, ports: tuple[Port, ...]) -> str:
     )
 
 
-def _string(text: str) -> str:
+def literal(text: str) -> str:
     """A literal of C; what is not ASCII in octal."""
     shown = "".join(
         chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode()
@@ -205,7 +216,7 @@ void {p}_destroy({p} *instance) {{ (void)instance; }}
 """
 
 
-def _copier() -> str:
+def copier_text() -> str:
     return """\
 static char *copied(char *to, const char *from, const int64_t *extents, const int64_t *strides,
                     int dims, size_t block)

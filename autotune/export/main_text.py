@@ -79,6 +79,7 @@ static int number(const char *text) {
     model *instance;
 @LOCALS@#ifdef MODEL_NEEDS_MEMORY
     void *memory;
+    size_t bytes;
 #endif
     for (i = 1; i < argc; i++) {
         int *wanted = NULL;
@@ -112,12 +113,13 @@ static int number(const char *text) {
                 "[--threads N] [--weights FILE]@USAGE@\n", MODEL_INPUTS, MODEL_OUTPUTS);
         return 2;
     }
-#ifdef MODEL_NEEDS_MEMORY
+@CHECK@#ifdef MODEL_NEEDS_MEMORY
     (void)weights;
-    memory = block(MODEL_MEMORY_BYTES);
+    bytes = @BYTES@;
+@FITS@    memory = block(bytes);
     if (!memory) return fail("model", "no memory");
     start = now_ms();
-    code = model_create_in(memory, MODEL_MEMORY_BYTES, NULL, &instance);
+    code = model_create_in(memory, bytes, NULL, &instance);
 #else
     start = now_ms();
     code = model_create(weights, &instance);
@@ -185,21 +187,26 @@ _PARTS = {
             if (++i == argc) return fail("--size", "expected NAME=N");
             if (size_option(argv[i], sizes)) return 2;
 """,
-    "@RESIZE@": """\
+    "@CHECK@": """\
     for (i = 0; i < MODEL_SIZES; i++)
         if (sizes[i] < 0) return fail(model_size(i)->name, "expected --size NAME=N for it");
+""",
+    "@BYTES@": "model_memory_bytes(sizes)",
+    "@FITS@": '    if (!bytes) return fail("--size", model_error(MODEL_BAD_SIZES));\n',
+    "@RESIZE@": """\
     code = model_resize(instance, sizes);
     if (code != MODEL_OK) return fail("--size", model_error(code));
 """,
 }
 """What models of open sizes have besides."""
+_FIXED_PARTS = {"@BYTES@": "MODEL_MEMORY_BYTES"}
 
 
 def main_text(prefix: str, *, open_sizes: bool = False) -> str:
     """The program, for a model whose names begin with `prefix`."""
     text = _TEXT
     for mark, part in _PARTS.items():
-        text = text.replace(mark, part if open_sizes else "")
+        text = text.replace(mark, part if open_sizes else _FIXED_PARTS.get(mark, ""))
     if open_sizes:
         text = text.replace("put(i)->bytes", "put_of(instance, i)->bytes")
         first = "    for (i = 1; i < argc; i++) {\n"

@@ -28,12 +28,41 @@ MOST_BYTES = {"i64": 1 << 62, "i32": (1 << 31) - 1}
 """Blocks of more are refused, by C's size_t."""
 
 
+PLAN = "plan"
+"""The function's name."""
+
+
 def plan_lines(image: OpenImage, model: Exported[OpenInterface]) -> list[str]:
     """The function, and the tables that it reads."""
     return [*_tables(image), *_plan(image, model)]
 
 
+def numbered_plan_lines(image: OpenImage, model: Exported[OpenInterface]) -> list[str]:
+    """The same where drivers are called by numbers. What callers are told, they work out of the
+    values of rows by themselves, and all outputs are in the block."""
+    numbers = ", ".join(f"i64 {image.table.numbered[name]}" for name in image.table.drivers)
+    drivers = f"@drivers = internal constant [{len(image.table.drivers)} x i64] [{numbers}]"
+    f = Routine(f"define i32 @{PLAN}(ptr %memory, ptr %sizes) nounwind")
+    values, end = _begun(f, image, model, "i64")
+    offsets = f.place("%memory", model.face.places.offsets, "i8")
+    first = FIRST_INPUT + len(image.inputs)
+    for pointer, row in enumerate(image.output_bytes, first):
+        _reserve(f, end, offsets, pointer, f.load(values, row))
+    return [*_shared_tables(image), drivers, *_ended(f, model, end)]
+
+
 def _tables(image: OpenImage) -> list[str]:
+    table = image.table
+    drivers = ", ".join(f"ptr @{name}" for name in table.drivers)
+    return [
+        *(f"declare void @{name}(ptr, i64)" for name in dict.fromkeys(table.drivers)),
+        *_shared_tables(image),
+        f"@drivers = internal constant [{len(table.drivers)} x ptr] [{drivers}]",
+    ]
+
+
+def _shared_tables(image: OpenImage) -> list[str]:
+    """Sizes that are allowed, and of lines what is chosen by."""
     table = image.table
     allowed = dict(image.types.ranges)
     units = []
@@ -49,15 +78,12 @@ def _tables(image: OpenImage) -> list[str]:
             lines += [int(extent), int(length)]
         for place in range(2, width, 2):
             lines += [words[place], rows.get(number * width + place + 1, 0)]
-    drivers = ", ".join(f"ptr @{name}" for name in table.drivers)
     seconds = ", ".join(f"double {_double(s)}" for s in table.seconds.tolist())
     return [
         f"declare void @{AMOUNTS}(ptr, ptr)",
-        *(f"declare void @{name}(ptr, i64)" for name in dict.fromkeys(table.drivers)),
         f"@units = internal constant {integers(units)}",
         f"@lines = internal constant {integers(lines)}",
         f"@choices = internal constant {integers(table.choices.reshape(-1).tolist())}",
-        f"@drivers = internal constant [{len(table.drivers)} x ptr] [{drivers}]",
         f"@seconds = internal constant [{len(table.drivers)} x double] [{seconds}]",
     ]
 
@@ -67,22 +93,36 @@ def _double(value: float) -> str:
 
 
 def _plan(image: OpenImage, model: Exported[OpenInterface]) -> list[str]:
-    f = Routine("define internal i32 @plan(ptr %memory, ptr %sizes) nounwind")
+    f = Routine(f"define internal i32 @{PLAN}(ptr %memory, ptr %sizes) nounwind")
+    values, end = _begun(f, image, model, "ptr")
+    _tensors(f, model, values)
+    _buffers(f, image, model.face, end)
+    return _ended(f, model, end)
+
+
+def _begun(
+    f: Routine, image: OpenImage, model: Exported[OpenInterface], driver: str
+) -> tuple[str, str]:
+    """Check sizes, work out rows, choose calls, place what kernels work in. Gives where rows are,
+    and the variable of the block's end. `driver`: the type by which drivers are known."""
     places = model.face.places
     f.store(0, f.place("%memory", places.sized, "i8"))
     counts = f.place("%memory", places.counts, "i8")
     values = f.place("%memory", places.values, "i8")
     _count(f, len(image.units), counts)
     f.do(f"call void @{AMOUNTS}(ptr {counts}, ptr {values})")
-    workspace = _choose(f, image, values, f.place("%memory", places.calls, "i8"))
+    workspace = _choose(f, image, values, f.place("%memory", places.calls, "i8"), driver)
     end = f.local(0)
     offsets = f.place("%memory", places.offsets, "i8")
     _reserve(f, end, offsets, ARENA, f.load(values, image.rows))
     _reserve(f, end, offsets, WORKSPACE, f.load(workspace))
-    _tensors(f, model, values)
-    _buffers(f, image, model.face, end)
+    return values, end
+
+
+def _ended(f: Routine, model: Exported[OpenInterface], end: str) -> list[str]:
+    """Say how many bytes the block takes."""
     needed = f.load(end)
-    f.store(needed, f.place("%memory", places.needed, "i8"))
+    f.store(needed, f.place("%memory", model.face.places.needed, "i8"))
     with f.when(f.value(f"icmp ugt i64 {needed}, {MOST_BYTES[model.size]}")):
         f.give(f"i32 {Code.NO_MEMORY.value}")
     f.give(f"i32 {Code.OK.value}")
@@ -106,7 +146,7 @@ def _count(f: Routine, symbols: int, counts: str) -> None:
         f.store(units, counts, number)
 
 
-def _choose(f: Routine, image: OpenImage, values: str, calls: str) -> str:
+def _choose(f: Routine, image: OpenImage, values: str, calls: str, driver: str) -> str:
     """Take of each call's lines the one that is predicted to take least, with its distances; gives
     the variable of the most bytes that one works in."""
     table = image.table
@@ -135,7 +175,8 @@ def _choose(f: Routine, image: OpenImage, values: str, calls: str) -> str:
         line = f.load(chosen)
         words = f.place("@lines", f.value(f"mul i64 {line}, {line_words}"))
         row = f.place(calls, f.value(f"mul i64 {call}, {width}"))
-        f.store(f.value(f"ptrtoint ptr {f.load('@drivers', line, 'ptr')} to i64"), row)
+        known = f.load("@drivers", line, driver)
+        f.store(f.value(f"ptrtoint ptr {known} to i64") if driver == "ptr" else known, row)
         many = f.load(words, 2)
         f.store(many, row, 1)
         arguments, pairs = f.place(words, head), f.place(row, 2)

@@ -9,7 +9,7 @@ outputs are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from autotune.runtime.image import ENTRY_SYMBOL, ModelImage, Port
 from autotune.stored import stored_as
 
 DESCRIPTION = "autotune"
-_POINTER_BYTES = 4
+POINTER_BYTES = 4
 """Bytes of a pointer of wasm32."""
 MATH = frozenset(
     f"{name}{kind}"
@@ -48,23 +48,34 @@ class _Layout:
 def wasm_module(image: ModelImage, about: Description) -> bytes:
     """Raises BuildError where the model calls what JavaScript lacks, or needs more memory than
     WebAssembly has."""
-    module = LinkedModule(image.objects, [ENTRY_SYMBOL])
-    if lacking := [name for name in module.outside if name not in MATH]:
-        raise BuildError(
-            f"the model calls {lacking[0]}, which JavaScript lacks; export it for a CPU"
-        )
+    module = linked(image.objects, [ENTRY_SYMBOL])
     layout = _layout(image, module.start)
-    pointers = b"".join(base.to_bytes(_POINTER_BYTES, "little") for base in layout.bases)
+    pointers = b"".join(base.to_bytes(POINTER_BYTES, "little") for base in layout.bases)
     described = json.dumps(description(image, layout)).encode()
     code = module.written(
         {layout.bases[1]: image.constants.data, layout.pointers: pointers},
         layout.end,
         {DESCRIPTION: described},
     )
+    return sealed_module(code, about)
+
+
+def sealed_module(code: bytes, about: Description) -> bytes:
+    """A module with what it says of itself, and a digest of all that, at its end."""
     name = text("seal")
     length = len(name) + len(seal(b"", about))
     head = bytes([CUSTOM]) + block(bytes(length))[:-length] + name
     return code + head + seal(code + head, about)
+
+
+def linked(objects: Sequence[bytes], wanted: Sequence[str]) -> LinkedModule:
+    """Raises BuildError where they call what JavaScript lacks."""
+    module = LinkedModule(objects, wanted)
+    if lacking := [name for name in module.outside if name not in MATH]:
+        raise BuildError(
+            f"the model calls {lacking[0]}, which JavaScript lacks; export it for a CPU"
+        )
+    return module
 
 
 def description(image: ModelImage, layout: _Layout) -> Mapping[str, Any]:
@@ -98,4 +109,4 @@ def _layout(image: ModelImage, start: int) -> _Layout:
     for size in sizes:
         bases.append(at)
         at += -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
-    return _Layout(tuple(bases), at, at + len(bases) * _POINTER_BYTES)
+    return _Layout(tuple(bases), at, at + len(bases) * POINTER_BYTES)

@@ -1,11 +1,14 @@
 """JavaScript around `model.wasm`: `model.mjs` with its types, and `main.mjs` for node. In: a
-ModelImage. Out: texts."""
+image. Out: texts."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
+from autotune.export.open_wasm_text import OPEN_MODEL, OPEN_PARTS, open_type
 from autotune.runtime.image import ModelImage, Port
+from autotune.runtime.open_image import OpenImage, OpenPort
 from autotune.stored import stored_as
 
 ARRAYS = {
@@ -85,8 +88,8 @@ export class Model {
     this.inputs = description.inputs;
     this.outputs = description.outputs;
     this.memory = instance.exports.memory;
-    this._entry = instance.exports.model_entry;
-    this._pointers = description.entry;
+    this._exports = instance.exports;
+    this._description = description;
   }
 
   /** The memory of an input: what is written there is what the next run reads. */
@@ -106,8 +109,12 @@ export class Model {
       }
       place.set(given);
     }
-    this._entry(this._pointers);
+    this._call();
     return Object.fromEntries(this.outputs.map((port) => [port.name, this._read(port)]));
+  }
+
+  _call() {
+    this._exports.model_entry(this._description.entry);
   }
 
   _read(port) {
@@ -130,32 +137,32 @@ export class Model {
   }
 }
 
-/** The model of a URL, of bytes or of a compiled module; by default of model.wasm beside this. */
+@OPEN@/** The model of a URL, of bytes or a compiled module; by default model.wasm beside this. */
 export async function load(source = "./model.wasm") {
   const module = await compiled(source);
   const [section] = WebAssembly.Module.customSections(module, "autotune");
   if (!section) throw new TypeError("this is no exported model");
   const instance = await WebAssembly.instantiate(module, { env: environment() });
-  return new Model(module, instance, JSON.parse(new TextDecoder().decode(section)));
+  return new @MODEL@(module, instance, JSON.parse(new TextDecoder().decode(section)));
 }
 """
 
 MAIN = r"""// Runs a model on files of raw numbers, and prints milliseconds.
 //
-//     node main.mjs in0.bin ... -o out0.bin ... [--repeat N] [--threads N]
+//     node main.mjs in0.bin ... -o out0.bin ... [--repeat N] [--threads N]@USAGE@
 //
 // A file holds one input, dense, little-endian, in the order of the model's inputs.
 import { readFileSync, writeFileSync } from "node:fs";
 
 const files = { inputs: [], outputs: [] };
-let side = files.inputs, repeat = 1;
+let side = files.inputs, repeat = 1@LOCALS@;
 const words = process.argv.slice(2);
 for (let i = 0; i < words.length; i++) {
   if (words[i] === "-o") side = files.outputs;
   else if (words[i] === "--repeat") repeat = number(words[i], words[++i]);
   else if (words[i] === "--threads") {
     if (number(words[i], words[++i]) > 1) fail("--threads: the model was compiled for up to 1");
-  } else if (words[i].startsWith("--")) fail(`${words[i]}: expected --repeat or --threads`);
+@OPTION@  } else if (words[i].startsWith("--")) fail(`${words[i]}: expected @OPTIONS@`);
   else side.push(words[i]);
 }
 
@@ -176,7 +183,7 @@ try {
 } catch (error) {
   fail(`model.mjs and model.wasm cannot be loaded: ${error.message}`);
 }
-if (files.inputs.length !== model.inputs.length) {
+@RESIZE@if (files.inputs.length !== model.inputs.length) {
   fail(`expected ${model.inputs.length} files of inputs, got ${files.inputs.length}`);
 }
 if (files.outputs.length && files.outputs.length !== model.outputs.length) {
@@ -217,19 +224,40 @@ console.log(`${times[0].toFixed(3)} ms first, ${middle.toFixed(3)} ms median of 
 """
 
 
-def module_text() -> str:
+_FIXED_PARTS = dict.fromkeys(OPEN_PARTS, "") | {"@OPTIONS@": "--repeat or --threads"}
+
+
+def module_text(*, open_sizes: bool = False) -> str:
     """`model.mjs`."""
-    return MODULE.replace("@ARRAYS@", ", ".join(f"{k}: {v}" for k, v in ARRAYS.items()))
+    text = MODULE.replace("@ARRAYS@", ", ".join(f"{k}: {v}" for k, v in ARRAYS.items()))
+    text = text.replace("@OPEN@", OPEN_MODEL if open_sizes else "")
+    if open_sizes:
+        run = "//     const outputs"
+        text = text.replace(run, f"//     model.resize({{ H: 224 }});\n{run}", 1)
+    return text.replace("@MODEL@", "OpenModel" if open_sizes else "Model")
 
 
-def types_text(image: ModelImage) -> str:
+def program_text(*, open_sizes: bool = False) -> str:
+    """`main.mjs`."""
+    text = MAIN
+    for mark, part in (OPEN_PARTS if open_sizes else _FIXED_PARTS).items():
+        text = text.replace(mark, part)
+    return text
+
+
+def types_text(image: ModelImage | OpenImage) -> str:
     """`model.d.mts`: the module's types, with the model's own names."""
 
-    def fields(ports: tuple[Port, ...]) -> str:
+    def dtype(port: Port | OpenPort) -> str:
+        return port.dtype if isinstance(port, OpenPort) else port.type.dtype
+
+    def fields(ports: Sequence[Port | OpenPort]) -> str:
         return "\n".join(
-            f"  {json.dumps(port.name)}: {ARRAYS[stored_as(port.type.dtype)]};" for port in ports
+            f"  {json.dumps(port.name)}: {ARRAYS[stored_as(dtype(port))]};" for port in ports
         )
 
+    opened = isinstance(image, OpenImage)
+    more = open_type([unit.name for unit in image.units]) if isinstance(image, OpenImage) else ""
     return f"""\
 export interface Port {{
   name: string;
@@ -253,7 +281,7 @@ export class Model {{
   view(port: Port): Numbers;
   run(inputs: Inputs): Outputs;
 }}
-export function load(
+{more}export function load(
   source?: string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module,
-): Promise<Model>;
+): Promise<{"OpenModel" if opened else "Model"}>;
 """

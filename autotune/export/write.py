@@ -27,16 +27,17 @@ from autotune.export.build_files import LIBRARIES, cmake_text, pkg_config_text
 from autotune.export.c_text import c_text
 from autotune.export.exported import Exported, public_names, weights_symbol
 from autotune.export.header import header_text, open_header_text
-from autotune.export.interface import Frame, Interface, interface_of
+from autotune.export.interface import Frame, interface_of
 from autotune.export.main_text import main_text
 from autotune.export.open_api_text import open_api_text
+from autotune.export.open_c_text import open_c_text
 from autotune.export.open_interface import open_interface
+from autotune.export.open_wasm_module import open_wasm_module
 from autotune.export.runtime_wheel import runtime_wheel
 from autotune.export.seal import Description, seal, sealed
 from autotune.export.size_report import ExportSizes, open_sizes_of, sizes_of
 from autotune.export.wasm_module import wasm_module
-from autotune.export.wasm_text import MAIN, module_text, types_text
-from autotune.runtime.image import ModelImage
+from autotune.export.wasm_text import module_text, program_text, types_text
 from autotune.runtime.image_file import Image, image_bytes
 from autotune.runtime.open_image import OpenImage
 from autotune.systems import apple_system, is_android
@@ -90,11 +91,11 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
             "model.wasm": wasm_module(image, said),
             "model.mjs": module_text().encode(),
             "model.d.mts": types_text(image).encode(),
-            "main.mjs": MAIN.encode(),
+            "main.mjs": program_text().encode(),
         }
     model = _exported(image, interface_of(image, options.prefix), options, said)
     if options.format == "c":
-        files = _sources(image, model, said)
+        files = _sources(c_text(image, model), said)
     else:
         report = sizes_of(image, model.face)
         files = _objects(image, model, api_text(model), options, said) | _told(report)
@@ -107,12 +108,21 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
 
 def _open_files(image: OpenImage, options: ExportOptions, said: Description) -> Files:
     """Those of a model of open sizes."""
-    if options.format not in LIBRARIES:
-        raise ConfigError(
-            f"the sizes of {image.name!r} are open, --format {options.format} takes fixed ones: "
-            f"compile the model with --shape, or take one of {', '.join((*LIBRARIES, 'python'))}"
-        )
+    if options.format == "wasm":
+        model = _exported(image, open_interface(image, options.prefix), options, said)
+        return {
+            "model.wasm": open_wasm_module(image, model, said),
+            "model.mjs": module_text(open_sizes=True).encode(),
+            "model.d.mts": types_text(image).encode(),
+            "main.mjs": program_text(open_sizes=True).encode(),
+        }
     model = _exported(image, open_interface(image, options.prefix), options, said)
+    if options.format == "c":
+        return {
+            **_sources(open_c_text(image, model), said),
+            "model.h": open_header_text(model, image.name).encode(),
+            "main.c": main_text(options.prefix, open_sizes=True).encode(),
+        }
     text, report = open_api_text(image, model), open_sizes_of(image, model.face)
     files = {
         **_objects(image, model, text, options, said),
@@ -149,8 +159,8 @@ def _told(report: ExportSizes) -> Files:
     return {"sizes.txt": report.text().encode()}
 
 
-def _sources(image: ModelImage, model: Exported[Interface], said: Description) -> Files:
-    code = sealed(f"{c_text(image, model)}\n/*".encode(), said) + b"*/\n"
+def _sources(text: str, said: Description) -> Files:
+    code = sealed(f"{text}\n/*".encode(), said) + b"*/\n"
     return {"model.c": code, "CMakeLists.txt": cmake_text("c").encode()}
 
 

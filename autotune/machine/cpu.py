@@ -25,6 +25,8 @@ PREFETCH_LOADS = 1.0
 """Loads whose place a prefetch takes (specified: it goes through a load port)."""
 LOOP_INSTRUCTIONS = 3.0
 """Instructions of a reduction's counter, branch and pointers (assumed)."""
+ENGINE_LOOP_INSTRUCTIONS = 7.0
+"""The same of WebAssembly, whose engines ask in every iteration whether to stop (V8 on x86-64)."""
 
 # ------------------------------------------------------------------------------------------ ports
 
@@ -50,14 +52,22 @@ def outer_product_cycles(
         work = work + np.where(lanes > RUN_LANES, SCALABLE_BROADCAST * points, 0.0)
     loads = vectors * share + each / cpu.broadcasts_per_cycle
     latency = cpu.multiply_adds_in_flight * share
-    if not machine.target.takes_lanes:
+    if not (machine.target.takes_lanes or machine.target.is_wasm):
         busy = (work**LATENCY_NORM + latency**LATENCY_NORM) ** (1 / LATENCY_NORM)
         return np.maximum(busy, loads)
     # What is late there is counted by what is dispatched.
     cycles = np.maximum(np.maximum(work, latency), loads)
-    loops = LOOP_INSTRUCTIONS / np.asarray(unroll)
-    dispatched = points * vectors + cpu.dispatched_per_load * (vectors + each) + loops
+    begun = ENGINE_LOOP_INSTRUCTIONS if machine.target.is_wasm else LOOP_INSTRUCTIONS
+    products = points * vectors * (2 if adds_apart(machine.target) else 1)
+    loops = begun / np.asarray(unroll)
+    dispatched = products + cpu.dispatched_per_load * (vectors + each) + loops
     return np.maximum(cycles, clocks(machine, 1) * dispatched / cpu.dispatched_per_clock)
+
+
+def adds_apart(target: Target) -> bool:
+    """Whether a multiply-add of vectors is two instructions, with the product in a register of its
+    own between them."""
+    return target.is_wasm and "+relaxed-simd" not in target.features.split(",")
 
 
 def run_widths(

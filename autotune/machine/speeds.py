@@ -99,9 +99,9 @@ class CpuSpeeds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmCoreSpeeds:
-    """What else is so of a core that multiplies by lanes of registers. Cycles are those of one
-    multiply-add, of which a clock has several."""
+class NarrowCoreSpeeds:
+    """What else is so of a core whose vectors have 128 bits. Cycles are those of one multiply-add,
+    of which a clock has several."""
 
     clock_hz: float
     vector_multiply_adds_per_cycle: float
@@ -162,7 +162,7 @@ class GpuSpeeds:
     """Several warps meet, and pass on what they have."""
 
 
-Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds, ArmCoreSpeeds)
+Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds, NarrowCoreSpeeds)
 
 
 @functools.cache
@@ -180,7 +180,7 @@ def shipped_tile_speeds() -> TileCoreSpeeds:
     return parse_speeds(TileCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
 
 
-def of_width(speeds: ArmCoreSpeeds, granules: int) -> dict[str, Any]:
+def of_width(speeds: NarrowCoreSpeeds, granules: int) -> dict[str, Any]:
     """A core's speeds where a multiply-add has so many times 128 bits: so many fewer are done in a
     clock, and more loaded beside each."""
     known = dataclasses.asdict(speeds)
@@ -193,12 +193,13 @@ def of_width(speeds: ArmCoreSpeeds, granules: int) -> dict[str, Any]:
 
 
 @functools.cache
-def shipped_arm_speeds(cpu: str) -> ArmCoreSpeeds | None:
-    """Those of a core by LLVM's name; None where configs/machines has no table of it."""
+def shipped_narrow_speeds(cpu: str) -> NarrowCoreSpeeds | None:
+    """Those of a core by LLVM's name, or of any that runs WebAssembly; None where configs/machines
+    has no table of it."""
     file = resources.files("autotune.configs.machines") / f"{cpu.replace('-', '_')}.toml"
     if not file.is_file():
         return None
-    return parse_speeds(ArmCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
+    return parse_speeds(NarrowCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
 
 
 def parse_speeds(kind: type[Speeds], text: str, source: str) -> Speeds:

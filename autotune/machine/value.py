@@ -28,7 +28,7 @@ from autotune.machine.speeds import (
     GpuSpeeds,
     TileCoreSpeeds,
     of_width,
-    shipped_arm_speeds,
+    shipped_narrow_speeds,
     shipped_speeds,
     shipped_tile_speeds,
 )
@@ -58,6 +58,8 @@ MATRIX_OF_DOT = 2.0
 """Products of the former over those of the latter (specified: Arm, bfmmla and smmla)."""
 
 
+WASM_TABLE = "wasm32"
+"""The table of cores that run WebAssembly."""
 INSTRUCTIONS = {
     "bf16": ("dpbf16ps", "bfdot"), "int8": ("vpdpbusd", "usdot", "sdot"),
     "amx_bf16": ("tdpbf16ps",), "amx_int8": ("tdpbusd",),
@@ -240,7 +242,8 @@ class Machine:
 def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
     """Asked for once a candidate."""
     cpu, gpu = shipped_speeds()
-    own = shipped_arm_speeds(target.cpu) if target.takes_lanes else None
+    own = shipped_narrow_speeds(target.cpu) if target.takes_lanes else None
+    own = shipped_narrow_speeds(WASM_TABLE) if target.is_wasm else own
     if own is not None:
         cpu = dataclasses.replace(cpu, **of_width(own, max(1, target.sve_granules)))
     profile = profile or nominal_profile(target, cpu)

@@ -110,6 +110,11 @@ class CallTable:
         lines = self.choices[np.arange(len(chosen)), chosen]
         return table[lines], int(values[self.workspace[lines]].max())
 
+    @property
+    def numbered(self) -> dict[str, int]:
+        """Drivers by numbers, where code has no addresses."""
+        return {name: number for number, name in enumerate(dict.fromkeys(self.drivers))}
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> CallTable:
         floats = np.array(data["seconds"], np.float64)

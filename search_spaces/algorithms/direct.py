@@ -76,6 +76,9 @@ COPY_CYCLES = 8.0
 """Cycles per vector of weights that a kernel packs by itself."""
 L1_CONFLICT_COST = 0.01
 """Share that rows of weights which evict each other from the L1 cache add."""
+UNFORESEEN_LINES = 12
+"""Lines of a stream from beyond the L2 cache in the time until a row's part of a panel begins to
+come, where every row begins elsewhere (fitted: products of 128 x 64 and 256 x 1024, Zen 4)."""
 POINT_CONFLICT_COST = 0.5
 """Share that points which evict each other from it add."""
 NEAR_CONFLICT = 0.75
@@ -332,14 +335,25 @@ def _met_again(c: Contraction, machine: Machine, configs: Configs) -> Column | f
 
 
 def operand_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
-    """Cycles for weights that are activations: copying them, or reading rows that lie apart."""
+    """Cycles for weights that are activations: copying them, or reading rows that lie apart. Where
+    panels are outside, a row's part is used up before the next part is asked for."""
     if not c.plain:
         return np.zeros(len(configs["vectors"]))
     target = machine.target
     copied = task.value(c.weights).type.size / target.lanes() * COPY_CYCLES / target.threads
     apart = c.depth > conflict_free_points(machine, c.weight_step)
     conflicts = ideal_cycles(c, target) / target.threads * (L1_CONFLICT_COST if apart else 0.0)
-    return np.asarray(np.where(plain(c, configs), conflicts, copied))
+    waits = np.where(configs["order"] == "points_first", 0.0, _unforeseen(c, machine, configs))
+    return np.asarray(np.where(plain(c, configs), conflicts + waits, copied))
+
+
+def _unforeseen(c: Contraction, machine: Machine, configs: Configs) -> Column | float:
+    """Cycles until the rows' parts in all panels of weights have begun to come."""
+    if not beyond_l2(machine, c.weight_bytes):
+        return 0.0
+    panels = np.ceil(c.channels[1] / (configs["vectors"] * configs["lanes"]))
+    nbytes = UNFORESEEN_LINES * machine.cpu.line_bytes * (panels * c.depth * c.groups)
+    return np.asarray(nbytes / machine.first_stream_bytes_per_cycle(c.weight_bytes))
 
 
 def _crossing_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
+from autotune.codegen.c.amount import amount_text, size_lines
 from autotune.codegen.c.compact import CompactWriter
 from autotune.codegen.c.compiler import compile_c
 from autotune.codegen.c.dialect import C99
@@ -52,6 +53,11 @@ class _FunctionWriter(CompactWriter):
             name, kind = self.declare(param), self.helpers.type(param.dtype)
             const = "" if param.written else "const "
             self.line(f"{const}{kind} *{name} = ({const}{kind} *)p{number};")
+        if symbols := self.program.symbols:
+            kind = self.helpers.type("int64")
+            sizes = f"((const {kind} *)p{len(self.program.params)})"
+            for text in size_lines(symbols, "ix", sizes):
+                self.line(text)
         body = self.program.body
         while len(body) == 1 and isinstance(body[0], Alloc) and body[0].buffer.scope == "scratch":
             self._scratch(body[0], private=False)
@@ -102,7 +108,8 @@ class _FunctionWriter(CompactWriter):
         name, kind = self.declare(buffer), self.helpers.type(buffer.dtype)
         start, size = self.workspace.add(buffer, self.target.threads if private else 1)
         own = f" + thread * {size}" if private and self.target.threads > 1 else ""
-        self.line(f"{kind} *{name} = ({kind} *)((char *)workspace + {start}{own});")
+        place = f"(char *)workspace + {amount_text(start)}{own}"
+        self.line(f"{kind} *{name} = ({kind} *)({place});")
 
 
 def write_function(program: Program, target: Target, symbol: str) -> _FunctionWriter:
@@ -130,7 +137,7 @@ class CBackend:
         if target.is_source:
             return ObjectCode(
                 symbol=symbol,
-                code=_parts(writer, len(program.params)).encode(),
+                code=_parts(writer, len(program.params) + bool(program.symbols)).encode(),
                 workspace_bytes=writer.workspace.size,
             )
         code = compile_c(_source(writer, len(program.params)), target)

@@ -40,14 +40,14 @@ class ByteColumns:
     def over(self) -> tuple[ir.For, ir.For]:
         """Its rows, and the taps of one."""
         summed = {v for i in self.store.indices for v in i.vars()}
-        rows, taps = (x for x in self.loops if x.var not in summed and x.extent > 1)
+        rows, taps = (x for x in self.loops if x.var not in summed and x.extent != 1)
         return rows, taps
 
     @property
     def points(self) -> tuple[ir.For, ...]:
         """Loops over sums."""
         over = self.over
-        return tuple(x for x in self.loops if x not in over and x.extent > 1)
+        return tuple(x for x in self.loops if x not in over and x.extent != 1)
 
 
 def window_of(stmt: ir.Stmt, dtypes: Callable[[str], str]) -> ByteColumns | None:
@@ -58,8 +58,8 @@ def window_of(stmt: ir.Stmt, dtypes: Callable[[str], str]) -> ByteColumns | None
         return None
     loops, guards, store = found
     summed = {v for i in store.indices for v in i.vars()}
-    over = {x.var for x in loops if x.var not in summed and x.extent > 1}
-    inside = {x.var for x in loops if x.extent > 1}
+    over = {x.var for x in loops if x.var not in summed and x.extent != 1}
+    inside = {x.var for x in loops if x.extent != 1}
     if len(over) != 2 or over & {v for b in guards for v in b.index.vars()}:
         return None
     for data, weights in (factors, factors[::-1]):
@@ -223,7 +223,7 @@ def _tile(
 def invariant_loads(loop: ir.For, constants: Sequence[str]) -> list[ir.Load]:
     """What a loop reads of constants at places that it does not change, but for windows' weights:
     each once."""
-    inside = {x.var for x in ir.walk((loop,)) if isinstance(x, ir.For) and x.extent > 1}
+    inside = {x.var for x in ir.walk((loop,)) if isinstance(x, ir.For) and x.extent != 1}
     found: dict[ir.Load, None] = {}
 
     def visit(value: ir.Value) -> None:

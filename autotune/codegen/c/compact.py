@@ -108,7 +108,7 @@ class CompactWriter(CStatementWriter):
             self._around_window(loop, window)
         elif (loop.kind == "dot" and self._dot(loop)) or self._tile(loop):
             return
-        elif loop.kind == "unroll" and loop.extent > 1 and self._rolls(loop):
+        elif loop.kind == "unroll" and loop.extent != 1 and self._rolls(loop):
             self._counted(loop.var, loop.extent, loop.body)
         elif self._shared is None and _only_stores(loop):
             with self.block(""):
@@ -180,7 +180,7 @@ class CompactWriter(CStatementWriter):
         """A window inside whose weights are the same all through the loop, its outermost such."""
         if not self._has_dsp or self._held or loop.kind != "serial" or self._in_plain:
             return None
-        inside = {x.var for x in ir.walk((loop,)) if isinstance(x, ir.For) and x.extent > 1}
+        inside = {x.var for x in ir.walk((loop,)) if isinstance(x, ir.For) and x.extent != 1}
         for stmt in ir.walk(loop.body):
             window = self._window(stmt)
             if window is None or window.weights.buffer not in self.constants:
@@ -367,7 +367,7 @@ def _only_stores(loop: ir.For) -> bool:
     now: tuple[ir.Stmt, ...] = (loop,)
     count = 1
     while len(now) == 1 and isinstance(now[0], ir.For):
-        if now[0].kind != "unroll" and now[0].extent > 1:
+        if now[0].kind != "unroll" and now[0].extent != 1:
             return False
         count *= now[0].extent
         now = now[0].body

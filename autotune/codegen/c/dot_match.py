@@ -51,7 +51,7 @@ def nest_of(loop: ir.For) -> tuple[list[ir.For], list[ir.Bound], ir.Store] | Non
             bounds += now.bounds
         else:
             loops.append(now)
-            if now.extent > 1 and now.kind not in ("serial", "unroll", "dot"):
+            if now.extent != 1 and now.kind not in ("serial", "unroll", "dot"):
                 return None
         now = now.body[0]
     if not isinstance(now, ir.Store) or now.combine != "sum":
@@ -87,8 +87,8 @@ def _tile(
 ) -> DotTile | None:  # fmt: skip
     summed = {v for i in store.indices for v in i.vars()}
     tile = [x for x in loops[:-1] if x.var in summed]
-    run = [x for x in loops[:-1] if x.var not in summed and x.extent > 1]
-    if any(x.kind == "serial" and x.extent > 1 for x in tile):
+    run = [x for x in loops[:-1] if x.var not in summed and x.extent != 1]
+    if any(x.kind == "serial" and x.extent != 1 for x in tile):
         return None
     writer.env.update((x.var, 0) for x in loops)
     if {v for b in bounds for v in b.index.vars()} & {x.var for x in (*run, loops[-1])}:

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from autotune.codegen.c.amount import amount_text
 from autotune.codegen.c.dialect import Dialect
 from autotune.codegen.c.helpers import Helpers
 from autotune.program import ir
 from autotune.program.analysis import interval, recombine
+from autotune.sizes import any_size, is_size
 
 
 class NotVectorError(Exception):
@@ -40,9 +42,14 @@ class CLinear:
         """The sum without the lane's part."""
         parts: list[str] = []
         for name, c in self.terms:
+            if is_size(c):
+                parts += ["+", f"{name} * {amount_text(c)}"]
+                continue
             factor = "" if abs(c) == 1 else f" * {abs(c)}"
             parts += ["-" if c < 0 else "+", name + factor]
-        if self.const or not parts:
+        if is_size(self.const):
+            parts += ["+", amount_text(self.const)]
+        elif self.const or not parts:
             parts += ["-" if self.const < 0 else "+", str(abs(self.const))]
         sign = "-" if parts[0] == "-" else ""
         return sign + " ".join(parts[1:])
@@ -87,9 +94,11 @@ class CIndexWriter(ABC):
         const, lane = value.const, 0
         for atom, c in value.terms:
             now = self.env[atom] if isinstance(atom, str) else self._atom(atom)
-            if isinstance(now, int):
+            if isinstance(now, int) or is_size(now):
                 const += c * now
             elif isinstance(now, CLane):
+                if is_size(c):
+                    raise NotVectorError
                 lane += c
             else:
                 terms[now] = terms.get(now, 0) + c
@@ -103,11 +112,12 @@ class CIndexWriter(ABC):
         if inner.lane:
             raise NotVectorError
         if isinstance(atom, ir.Clamp):
-            if not inner.terms:
+            if not inner.terms and not any_size((inner.const, atom.lo, atom.hi)):
                 return min(max(inner.const, atom.lo), atom.hi)
-            return f"clamp_index({inner.text}, {atom.lo}, {atom.hi})"
+            low, high = amount_text(atom.lo), amount_text(atom.hi)
+            return f"clamp_index({inner.text}, {low}, {high})"
         divisor = atom.divisor
-        if not inner.terms:
+        if not inner.terms and not is_size(inner.const):
             return (
                 inner.const // divisor if isinstance(atom, ir.FloorDiv) else inner.const % divisor
             )
@@ -122,7 +132,7 @@ class CIndexWriter(ABC):
     def _loaded(self, atom: ir.LoadIndex) -> str:
         with self.one_lane(None):
             text = self.element(ir.Load(atom.buffer, atom.indices))
-        return f"wrap_index({text}, {atom.extent})"
+        return f"wrap_index({text}, {amount_text(atom.extent)})"
 
     @abstractmethod
     def element(self, value: ir.Load) -> str:

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autotune.codegen.c.amount import amount_text
 from autotune.codegen.c.dialect import Dialect, float_constant
 from autotune.codegen.c.index import CLane, CLinear, NotVectorError
 from autotune.codegen.c.value import CValueWriter
@@ -19,6 +20,7 @@ from autotune.codegen.expression import Val
 from autotune.errors import BuildError
 from autotune.program import ir
 from autotune.program.rewrite import loads_of, stores_of
+from autotune.sizes import greatest
 from autotune.types import ITEM_BYTES
 
 MAX_LINES = 200_000
@@ -105,7 +107,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
 
     def _counted(self, var: str, extent: int, body: tuple[ir.Stmt, ...]) -> None:
         name = self.identifier(var)
-        with self.block(f"for (ix {name} = 0; {name} < {extent}; {name}++)"):
+        with self.block(f"for (ix {name} = 0; {name} < {amount_text(extent)}; {name}++)"):
             self.env[var] = name
             self.body(body)
 
@@ -299,5 +301,5 @@ def index_type(program: ir.Program) -> str:
         *(s.buffer for s in ir.walk(program.body) if isinstance(s, ir.Alloc)),
     ):
         before, after = buffer.layout.span(buffer.shape)
-        largest = max(largest, before + after)
+        largest = max(largest, greatest(before + after))
     return "i32" if largest < 1 << 30 else "i64"

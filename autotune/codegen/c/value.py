@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autotune.codegen.c.amount import amount_text
 from autotune.codegen.c.dialect import SHORT, float_constant, mask_of, type_name
 from autotune.codegen.c.index import CIndexWriter, CLinear, NotVectorError
 from autotune.codegen.expression import Val
@@ -16,6 +17,7 @@ from autotune.codegen.llvm.math import MOST_FACTORS, factors_of, is_product
 from autotune.errors import BuildError
 from autotune.program import ir
 from autotune.program.analysis import interval
+from autotune.sizes import any_size, surely_at_most, surely_less
 from autotune.types import ITEM_BYTES, is_unsigned
 
 MASK = "mask"
@@ -301,7 +303,8 @@ class CValueWriter(CIndexWriter):
         parts: list[str] = []
         for bound in bounds:
             at = self.linear(bound.index)
-            if not at.terms:
+            known = not any_size((at.const, bound.lo, bound.hi))
+            if not at.terms and known:
                 lanes = range(self.lanes if at.lane else 1)
                 hits = {bound.lo <= at.const + i * at.lane < bound.hi for i in lanes}
                 if len(hits) > 1:
@@ -313,8 +316,9 @@ class CValueWriter(CIndexWriter):
                 raise NotVectorError
             lo, hi = interval(bound.index, self.ranges)
             name = at.text
-            parts += [f"{name} >= {bound.lo}"] if lo < bound.lo else []
-            parts += [f"{name} < {bound.hi}"] if hi >= bound.hi else []
+            low, high = amount_text(bound.lo), amount_text(bound.hi)
+            parts += [] if surely_at_most(bound.lo, lo) else [f"{name} >= {low}"]
+            parts += [] if surely_less(hi, bound.hi) else [f"{name} < {high}"]
         return " && ".join(parts) if parts else True
 
     def _select(self, value: ir.Select) -> Val:

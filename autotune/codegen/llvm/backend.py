@@ -38,8 +38,10 @@ def target_machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
     initialize()
     try:
         target = binding().Target.from_triple(triple)
+        # A WebAssembly module has one place for its data, which is known when it is linked.
+        reloc = "static" if triple.startswith("wasm32") else "pic"
         return target.create_target_machine(
-            cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default"
+            cpu=cpu, features=features, opt=2, reloc=reloc, codemodel="default"
         )
     except RuntimeError as error:
         raise BuildError(f"LLVM has no code generator for {triple} {cpu}: {error}") from None

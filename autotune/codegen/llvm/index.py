@@ -20,6 +20,7 @@ from autotune.errors import BuildError
 from autotune.program.analysis import interval, recombine
 from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
 from autotune.sizes import is_size
+from autotune.types import ITEM_BYTES
 
 
 class Var(NamedTuple):
@@ -51,6 +52,10 @@ class IndexWriter(ElementWriter, ABC):
     """Elements at constant distances from a pointer from which on loop passes are to leave it
     alone: on machines whose addresses have a place for any distance, looking for a better way to
     reach hundreds of elements takes a third of the time of a build and finds nothing; 0: never."""
+    least_address = 0
+    """Bytes before the first tensor, where that is known: so far behind a pointer an address is
+    never beyond the end of what addresses can be, which some machines must know to have the
+    distance in the instruction that loads."""
 
     def __init__(self, text: FunctionText) -> None:
         super().__init__(text)
@@ -65,6 +70,7 @@ class IndexWriter(ElementWriter, ABC):
         self._flat: dict[tuple[str, int], tuple[tuple[Index, ...], Index]] = {}
         self._beside: dict[str, set[int]] = {}
         """Distances of elements from a pointer, by pointer."""
+        self._concealed: set[str] = set()
 
     def linear(self, value: Index) -> Linear:
         """An index in the current environment. BuildError if an atom depends on the lane."""
@@ -132,7 +138,7 @@ class IndexWriter(ElementWriter, ABC):
             return self.amount(value.const), 0
         total, depth = "", 0
         for var, c in value.terms:
-            depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
+            depth = _deeper(depth, var)
             part = self._times(depth, var.name, c)
             total = self.pure(depth, f"add i64 {total}, {part}") if total else part
         if value.const:
@@ -168,6 +174,8 @@ class IndexWriter(ElementWriter, ABC):
         item = type_text(buffer.dtype, 1, memory=True)
         if offset.terms:
             base = self._base(base, item, offset.terms)
+        if self.least_address and not is_size(offset.const):
+            return self._near(base, item, offset, self.least_address // ITEM_BYTES[buffer.dtype])
         if offset.const:
             if self.crowd and offset.terms and not is_size(offset.const):
                 self._crowd(base, offset.const)
@@ -183,12 +191,29 @@ class IndexWriter(ElementWriter, ABC):
             return found
         depth = 0
         for var, c in terms:
-            depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
+            depth = _deeper(depth, var)
             scaled = self._times(depth, var.name, c)
             base = self.pure(depth, f"getelementptr {item}, ptr {base}, i64 {scaled}")
         if depth >= 0:
             self.text.remember(depth, key, base)
         return base
+
+    def _near(self, base: str, item: str, offset: Linear, most: int) -> str:
+        """A pointer to an element as one that loop passes leave alone, and a distance from there
+        of less than `most` elements that is not negative: no address between wraps around."""
+        depth, distance = 0, offset.const % most
+        for var, _ in offset.terms:
+            depth = _deeper(depth, var)
+        if offset.const != distance:
+            moved = f"getelementptr {item}, ptr {base}, i64 {offset.const - distance}"
+            base = self.pure(depth, moved)
+        if not distance:
+            return base
+        if base not in self._concealed:
+            self._concealed.add(base)
+            self.text.conceal(base)
+        text = f"getelementptr nuw {item}, ptr {base}, i64 {distance}"
+        return self.text.once(text, text)
 
     def _crowd(self, pointer: str, distance: int) -> None:
         distances = self._beside.setdefault(pointer, set())
@@ -204,6 +229,11 @@ class IndexWriter(ElementWriter, ABC):
             return False
         lanes = {v for v, now in self.env.items() if isinstance(now, Lane)}
         return any(_atom_vars(a) & lanes for a in atoms)
+
+
+def _deeper(depth: int, var: Var) -> int:
+    """Loop depth from which a sum is known with one more variable; -1: only where it is used."""
+    return -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
 
 
 def _fold(atom: FloorDiv | Mod | Clamp, value: int) -> int:

@@ -35,6 +35,8 @@ ALIGN = 64
 """Bytes that scratch buffers begin at multiples of: a cache line, and the widest vector."""
 CROWD = 8
 """Distances from one pointer on x86-64 after which another one is made."""
+WASM_FIRST_BYTES = 256 << 10
+"""Bytes of a WebAssembly module's memory before the first tensor: its stack at least (chosen)."""
 DENORMALS = {True: "preserve-sign", False: "ieee"}
 """LLVM's names of what becomes of denormal numbers, by whether they are flushed."""
 
@@ -61,6 +63,7 @@ class _KernelWriter(TileWriter):
         arguments += ["ptr %workspace", "i64 %thread", "i64 %threads", "i64 %epoch"]
         self.symbol, self.phases = symbol, 0
         self.crowd = CROWD if target.triple.startswith("x86_64") else 0
+        self.least_address = WASM_FIRST_BYTES if target.is_wasm else 0
         super().__init__(
             FunctionText(f"define void @{symbol}({', '.join(arguments)}) {_attributes(target)}")
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from autotune.codegen.llvm.kernel import WASM_FIRST_BYTES
 from autotune.codegen.wasm import leb
 from autotune.codegen.wasm.objects import (
     CODE,
@@ -41,7 +42,7 @@ from autotune.errors import BuildError
 
 PAGE_BYTES = 65536
 MOST_BYTES = 1 << 32
-STACK_BYTES = 256 << 10
+STACK_BYTES = WASM_FIRST_BYTES
 _FIRST = 1024
 """Data begin here: nothing lies at address 0."""
 _I32, _MUTABLE, _END = 0x7F, 1, 0x0B

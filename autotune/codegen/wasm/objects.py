@@ -64,6 +64,9 @@ class WasmPiece:
     """What the address of a segment is a multiple of."""
 
 
+_I32_CONST = 0x41
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasmObject:
     """Everything that is linked of an object."""
@@ -167,8 +170,9 @@ def _blocks(reader: LebReader) -> list[tuple[int, bytes]]:
     for _ in range(reader.number()):
         if reader.number() != 0:
             raise BuildError("a WebAssembly object has data of another memory")
-        while reader.byte() != 0x0B:  # where it would lie, which is not known yet: zero
-            continue
+        if reader.byte() == _I32_CONST:  # where it would lie if it were alone
+            reader.number()
+        reader.byte()
         body = reader.block()
         out.append((reader.at - len(body), body))
     return out

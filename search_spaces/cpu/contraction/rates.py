@@ -12,7 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.machine.cpu import RUNS, clocks, outer_product_cycles, padding_waste, tail_waste
+from autotune.machine.cpu import (
+    RUNS,
+    adds_apart,
+    clocks,
+    outer_product_cycles,
+    padding_waste,
+    tail_waste,
+)
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
@@ -38,6 +45,9 @@ LONG_TILED_BODY_COST = 0.015
 body come in bursts (fitted: surveys of three machines)."""
 SPILL_COST = 0.2
 """The same of more accumulators and operands than registers."""
+ENGINE_SPILL_COST = 0.8
+"""The same of WebAssembly, where an operand that is in no register is stored and loaded again
+(node and Chromium on Zen 4: 0.3 to 0.8)."""
 SPILL_RISK = 0.03
 """The same where operands of two steps side by side would be."""
 SETTLED_SUMS, WANDERING_SUM_COST = 7, 0.03
@@ -88,7 +98,9 @@ def tile_efficiency(
         sums = np.maximum(points - SETTLED_SUMS, 0)
         taste = taste + np.where(wander, WANDERING_SUM_COST * sums, 0.0)
     several = live_registers(configs, points, vectors, target=machine.target) > registers
-    taste = taste + np.where(several, RUN_SPILL_RISK if lanes else SPILL_RISK, 0.0)
+    risk = RUN_SPILL_RISK if lanes else SPILL_RISK
+    risk = ENGINE_SPILL_COST if machine.target.is_wasm else risk
+    taste = taste + np.where(several, risk, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
     return cycles / total, taste
 
@@ -133,6 +145,10 @@ def live_registers(configs: Configs, points: Column, vectors: Column, *, target:
     registers; not where every product waits for a register with an element in all lanes."""
     if broadcasts_apart(target):
         return np.asarray(points * vectors + vectors + 1)
+    if target.is_wasm:
+        # Engines may load all operands of an iteration before they multiply.
+        steps = configs["unroll"] * (points + vectors)
+        return np.asarray(points * vectors + steps + adds_apart(target))
     if target.takes_lanes:
         runs = np.ceil(configs["unroll"] / max(RUNS))
         ahead = np.where(configs["unroll"] > 1, points * runs, 1)

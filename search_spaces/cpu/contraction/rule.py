@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
-from autotune.machine.cpu import RUN_LANES
+from autotune.machine.cpu import RUN_LANES, adds_apart
 from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.build import loop_var
@@ -83,9 +83,13 @@ class ContractionRule(Rule):
         rows = {*sizes(c.row_count, 4), *sizes(strip.row_count, 4)}
         orders = (*ORDERS, STRIPS_FIRST) if strips(c, target) > 1 else ORDERS
         blocks = {1}.union(*(a.blocks(c, target) for a in found))
-        # A core without a second level has nothing that a line could be brought from early.
-        early = target.l2_bytes > target.l1_bytes and any(a.may_prefetch(c) for a in found)
+        # A core without a second level has nothing that a line could be brought from early, and
+        # WebAssembly no instruction for that.
+        early = target.l2_bytes > target.l1_bytes and not target.is_wasm
+        early = early and any(a.may_prefetch(c) for a in found)
         read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
+        # LLVM has the products of one sum's steps wait on WebAssembly's stack for each other.
+        steps = (1,) if target.is_wasm else (1, 2, 3, 4, 8)
         params = (
             Param(name="algorithm", choices=tuple(a.name for a in found)),
             Param(name="lanes", choices=tuple(widths)),
@@ -93,7 +97,7 @@ class ContractionRule(Rule):
             Param(name="tile_w", choices=tuple(sorted(columns))),
             Param(name="tile_h", choices=tuple(sorted(rows))),
             Param(name="order", choices=orders),
-            Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
+            Param(name="unroll", choices=tuple(u for u in steps if inner % u == 0)),
             Param(name="block", choices=tuple(sorted(blocks))),
             Param(name="prefetch", choices=("none", "panel") if early else ("none",)),
             *read,
@@ -112,7 +116,7 @@ class ContractionRule(Rule):
 
         def fits(configs: Configs) -> Mask:
             held = configs["vectors"] * configs["tile_w"] * configs["tile_h"]
-            spare = configs["vectors"] + (1 if registers < 32 else 0)
+            spare = configs["vectors"] + (1 if registers < 32 else 0) + adds_apart(target)
             return np.asarray((held + spare <= registers) | elsewhere(configs))
 
         def not_wider(configs: Configs) -> Mask:

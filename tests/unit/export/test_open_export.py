@@ -13,7 +13,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import autotune
-from autotune.errors import ConfigError
 from autotune.export.write import ExportOptions, export_image
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
@@ -245,9 +244,3 @@ def test_another_machine_computes_the_same(tmp_path: Path) -> None:
 
 def reference(path: Path, x: Array) -> list[Array]:
     return list(onnx.reference.ReferenceEvaluator(str(path)).run(None, {"x": x}))
-
-
-def test_formats_without_open_sizes_say_so(tmp_path: Path) -> None:
-    model = autotune.compile(network(tmp_path), ranges=RANGES, target="wasm32")
-    with pytest.raises(ConfigError, match="sizes of 'small' are open, --format wasm"):
-        export_image(model.image, tmp_path, ExportOptions(format="wasm"))

@@ -13,12 +13,12 @@ from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.machine.speeds import (
     SOURCES,
-    ArmCoreSpeeds,
     CpuSpeeds,
     GpuSpeeds,
+    NarrowCoreSpeeds,
     TileCoreSpeeds,
     parse_speeds,
-    shipped_arm_speeds,
+    shipped_narrow_speeds,
     shipped_speeds,
 )
 from autotune.target import Target, load_target, target_names
@@ -29,7 +29,14 @@ TABLES = {
     "gpu.toml": GpuSpeeds,
     "granite_rapids.toml": TileCoreSpeeds,
     **dict.fromkeys(
-        ("cortex_a72.toml", "neoverse_n1.toml", "neoverse_v1.toml", "apple_m1.toml"), ArmCoreSpeeds
+        (
+            "cortex_a72.toml",
+            "neoverse_n1.toml",
+            "neoverse_v1.toml",
+            "apple_m1.toml",
+            "wasm32.toml",
+        ),
+        NarrowCoreSpeeds,
     ),
 }
 ENTRY = '{ value = 1.0, unit = "1", source = "assumed", by = "a test" }'
@@ -91,7 +98,8 @@ def test_every_target_is_a_machine_of_nominal_speeds(name: str) -> None:
     target = load_target(name)
     machine = Machine.of(target)
     cpu, gpu = shipped_speeds()
-    own = None if target.sve_granules else shipped_arm_speeds(target.cpu)
+    own = shipped_narrow_speeds("wasm32" if target.is_wasm else target.cpu)
+    own = None if target.sve_granules else own
     cpu = machine.cpu if target.sve_granules else cpu  # tests/unit/codegen/test_scalable.py
     assert machine.cpu == (dataclasses.replace(cpu, **dataclasses.asdict(own)) if own else cpu)
     assert machine.gpu == gpu

@@ -53,6 +53,14 @@ def test_many_points_copy_rows_that_would_evict_each_other() -> None:
     assert cost_model.default(case, Machine.of(host()))["weights"] == "packed"
 
 
+@pytest.mark.parametrize(("points", "depth", "channels"), [(128, 64, 16384), (256, 1024, 1024)])
+def test_far_rows_are_read_in_order(points: int, depth: int, channels: int) -> None:
+    # A part of a row here and one there, from beyond the L2 cache, are waited for one by one.
+    case = product(1, points, depth, channels)
+    default = cost_model.default(case, Machine.of(host()))
+    assert default["order"] == "points_first" or default["weights"] == "packed"
+
+
 def test_a_transposed_operand_is_always_packed() -> None:
     case = product(2, 16, 32, 48, transposed=True)
     default = cost_model.default(case, Machine.of(host()))
