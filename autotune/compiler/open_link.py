@@ -350,8 +350,8 @@ def _plan(
 
 
 def _native(native: _Amounts, table: CallTable, target: Target, *, calls: bool) -> bytes:
-    """The functions of a plan that work out its rows and, if `calls`, make calls: object code; of C
-    the text of the first, since its calls are written when a model is."""
+    """The functions of a plan that work out its rows and, if `calls`, make calls: object code; of
+    C the text of the first, since its calls are written when a model is."""
     names, stacks, rows = native.names, native.stacks, native.rows
     if target.is_source:
         return "\n".join(amounts_lines(names, stacks, rows)).encode()
