@@ -54,7 +54,7 @@ def c_text(image: ModelImage, model: Exported[Interface]) -> str:
         *(kernel_text(kernel) for kernel in kernels),
         weights_text(image.constants),
         _instance(model),
-        _entry(calls),
+        _entry(model.face, calls),
         *_answers(model),
         _create(model),
         *([copier_text()] if model.face.copied else []),
@@ -108,22 +108,38 @@ def weights_text(constants: Bytes) -> str:
 
 def _instance(model: Exported[Interface]) -> str:
     face = model.face
-    return f"struct {face.prefix} {{\n    char *bases[{face.pointers}];\n}};\n"
+    return f"struct {face.prefix} {{\n    char memory[{face.memory_bytes}];\n}};\n"
 
 
-def _entry(calls: Sequence[EntryCall]) -> str:
-    """Weights are named where they are, so that compilers know where kernels find them; other
-    pointers are read once."""
+def _pointer(face: Interface, base: int) -> str:
+    """Where the memory of a pointer's number begins, in a run. What is const is only read."""
+    if base == CONSTANTS:
+        return "(char *)weights"
+    if base in face.blocks:
+        return f"instance->memory + {face.blocks[base]}"
+    if base < FIRST_INPUT + len(face.inputs):
+        return f"(char *)inputs[{base - FIRST_INPUT}]"
+    return f"(char *)outputs[{next(n for n, b in face.direct.items() if b == base)}]"
+
+
+def _entry(face: Interface, calls: Sequence[EntryCall]) -> str:
+    """All calls. Weights are named where they are, so that compilers know where kernels find
+    them."""
     read = sorted({base for call in calls for base, _ in call.args} - {CONSTANTS})
-    lines = ["static void entry(char *const *bases)", "{"]
-    lines += [f"    char *const base{base} = bases[{base}];" for base in read]
+    lines = [
+        f"static void entry({face.prefix} *instance, const void *const inputs[],",
+        "                  void *const outputs[])",
+        "{",
+    ]
+    lines += [f"    char *const base{base} = {_pointer(face, base)};" for base in read]
     for call in calls:
         given = ", ".join(
             f"{'(char *)weights' if base == CONSTANTS else f'base{base}'} + {offset}"
             for base, offset in call.args
         )
         lines.append(f"    {call.symbol}({given});")
-    return "\n".join([*lines, *([] if read else ["    (void)bases;"]), "}", ""])
+    unread = [f"    (void){name};" for name in ("instance", "inputs", "outputs")]
+    return "\n".join([*lines, *unread, "}", ""])
 
 
 def _answers(model: Exported[Interface]) -> list[str]:
@@ -193,10 +209,6 @@ def literal(text: str) -> str:
 
 def _create(model: Exported[Interface]) -> str:
     p, face = model.face.prefix, model.face
-    bases = [
-        f"    (*made)->bases[{base}] = (char *)memory + {offset};"
-        for base, offset in face.blocks.items()
-    ]
     return f"""\
 int32_t {p}_create_in(void *memory, size_t bytes, const void *given, {p} **made)
 {{
@@ -207,8 +219,6 @@ int32_t {p}_create_in(void *memory, size_t bytes, const void *given, {p} **made)
         return {Code.BAD_MEMORY.value};
     memset(memory, 0, {face.memory_bytes});
     *made = ({p} *)memory;
-{chr(10).join(bases)}
-    (*made)->bases[{CONSTANTS}] = (char *)weights; /* which no kernel writes */
     return {Code.OK.value};
 }}
 
@@ -237,16 +247,9 @@ def _run(model: Exported[Interface]) -> str:
     checks = [f"!inputs[{n}]" for n in range(len(face.inputs))]
     checks += [f"!outputs[{n}]" for n in range(len(face.outputs))]
     none = " || ".join(["!instance", "!outputs", *(["!inputs"] if face.inputs else [])])
-    lines = [
-        f"    instance->bases[{FIRST_INPUT + n}] = (char *)inputs[{n}]; /* only read */"
-        for n in range(len(face.inputs))
-    ]
-    lines += [
-        f"    instance->bases[{base}] = (char *)outputs[{n}];" for n, base in face.direct.items()
-    ]
-    lines.append("    entry(instance->bases);")
+    lines = ["    entry(instance, inputs, outputs);"]
     for each in face.copied:
-        lines += _copy(each)
+        lines += _copy(face, each)
     return f"""\
 int32_t {p}_run({p} *instance, const void *const inputs[], void *const outputs[])
 {{
@@ -259,10 +262,10 @@ int32_t {p}_run({p} *instance, const void *const inputs[], void *const outputs[]
 """
 
 
-def _copy(each: CopiedOutput) -> list[str]:
+def _copy(face: Interface, each: CopiedOutput) -> list[str]:
     extents = ", ".join(map(str, each.extents)) or "0"
     strides = ", ".join(map(str, each.strides_bytes)) or "0"
-    source = f"instance->bases[{each.base}] + {each.offset_bytes}"
+    source = f"{_pointer(face, each.base)} + {each.offset_bytes}"
     return [
         "    {",
         f"        static const int64_t extents[] = {{{extents}}}, strides[] = {{{strides}}};",

@@ -1,8 +1,8 @@
 """The C interface of an exported model, and the memory of an instance.
 
 In: a ModelImage. Out: its inputs and outputs as C knows them, and byte offsets inside an instance:
-first the array of pointers that the model's entry reads, then the arena, the workspace, and room
-for outputs that the kernels do not write as the caller wants them.
+first, of libraries, the array of pointers that the model's entry reads, then the arena, the
+workspace, and room for outputs that the kernels do not write as the caller wants them.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class Interface(Frame):
     """Pointer's number -> the offset that it always has: arena, workspace, copied outputs."""
 
 
-def interface_of(image: ModelImage, prefix: str) -> Interface:
-    """`prefix`: what every name in C begins with."""
+def interface_of(image: ModelImage, prefix: str, *, keeps_pointers: bool = True) -> Interface:
+    """`prefix`: what every name in C begins with; `keeps_pointers`: an instance begins with them,
+    else every run works out where things are, and an instance is what kernels work in."""
     first = FIRST_INPUT + len(image.inputs)
     direct: dict[int, int] = {}
     for slot, nbytes in enumerate(image.output_bytes):
@@ -78,7 +79,7 @@ def interface_of(image: ModelImage, prefix: str) -> Interface:
         if first + slot not in direct.values():
             kept[first + slot] = nbytes
     pointers = first + len(image.output_bytes)
-    at = aligned((pointers + FIELDS) * WORD_BYTES)
+    at = aligned((pointers + FIELDS) * WORD_BYTES) if keeps_pointers else 0
     blocks = {}
     for base, nbytes in kept.items():
         blocks[base] = at
@@ -92,7 +93,7 @@ def interface_of(image: ModelImage, prefix: str) -> Interface:
         copied=copied,
         blocks=blocks,
         pointers=pointers,
-        memory_bytes=at,
+        memory_bytes=max(at, ALIGNMENT),
         weight_bytes=image.constants.nbytes,
     )
 

@@ -93,7 +93,9 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
             "model.d.mts": types_text(image).encode(),
             "main.mjs": program_text().encode(),
         }
-    model = _exported(image, interface_of(image, options.prefix), options, said)
+    kept = options.format != "c"
+    face = interface_of(image, options.prefix, keeps_pointers=kept)
+    model = _exported(image, face, options, said)
     if options.format == "c":
         files = _sources(c_text(image, model), said)
     else:

@@ -53,6 +53,14 @@ def test_it_compiles_without_warnings_and_computes_what_the_model_does(
     assert set(wanted.stdout.split()) - {"U"} <= {"memset", "memcpy", "expf", "ldexpf", "rintf"}
 
 
+def test_an_instance_is_what_kernels_work_in(tmp_path: Path) -> None:
+    model = autotune.compile("zoo:tiny", target=source_target(load_target("cortex-m4")))
+    exported(model, tmp_path, format="c")
+    blocks = (model.image.arena_bytes, model.image.workspace_bytes)
+    needed = sum(-(-nbytes // 64) * 64 for nbytes in blocks)
+    assert f"#define MODEL_MEMORY_BYTES {needed}\n" in (tmp_path / "model.h").read_text()
+
+
 def test_the_command_takes_any_processor_unless_told(tmp_path: Path) -> None:
     assert execute(["export", "zoo:tiny", "--format", "c", "-o", str(tmp_path / "any")]) == 0
     assert '"target": "c"' in (tmp_path / "any/model.c").read_text().replace("\\042", '"')
