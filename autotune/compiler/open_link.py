@@ -317,7 +317,7 @@ def _calls(
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """What the function that works out a plan's rows is made of."""
+    """Parts of the function that works out a plan's rows."""
 
     symbol: str
     names: tuple[str, ...]

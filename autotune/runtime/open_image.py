@@ -134,7 +134,7 @@ class OpenPlan:
     output_bytes: tuple[int, ...]
     table: CallTable = field(repr=False)
     objects: int
-    """Of the image's objects, those behind the ones of plans before this."""
+    """How many of the image's objects are only this plan's, behind those of plans before it."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> OpenPlan:
@@ -150,7 +150,7 @@ class PlanChoice:
     counts: Words
     """By tried sizes, the counts of the units."""
     plans: Words
-    """Numbers of the plans that should take least; 0 is the image's own."""
+    """Numbers of the plans that should take least; 0 is the own one."""
 
     def at(self, counts: Words) -> int:
         """The number of the plan for such counts."""
