@@ -316,7 +316,7 @@ def _calls(
 
 
 @dataclass(frozen=True, slots=True)
-class _AmountsParts:
+class _RowsOfPlan:
     """Parts of the function that works out a plan's rows."""
 
     symbol: str
@@ -331,7 +331,7 @@ def _plan(
     calls: Sequence[Sequence[_TableLine]],
     amounts: str,
     names: tuple[str, ...],
-) -> tuple[OpenPlan, _AmountsParts]:
+) -> tuple[OpenPlan, _RowsOfPlan]:
     """The plan, and what works out its rows."""
     table = linker.table(calls)
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
@@ -346,10 +346,10 @@ def _plan(
         table=table,
         objects=0,
     )
-    return plan, _AmountsParts(amounts, names, stacks, rows)
+    return plan, _RowsOfPlan(amounts, names, stacks, rows)
 
 
-def _native(native: _AmountsParts, table: CallTable, target: Target, *, calls: bool) -> bytes:
+def _native(native: _RowsOfPlan, table: CallTable, target: Target, *, calls: bool) -> bytes:
     """The functions of a plan that work out its rows and, if `calls`, make calls: object code; of
     C the text of the first, since its calls are written when a model is."""
     names, stacks, rows = native.names, native.stacks, native.rows
