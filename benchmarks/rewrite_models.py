@@ -1,13 +1,14 @@
 """Models that equations between graphs pay on, with and without them, and the peers beside.
 
-    python benchmarks/rewrite_models.py [NAME ...] [--threads 1] [--folder build/rewrites]
+    python benchmarks/rewrite_models.py [NAME ...] [--threads 1] [--rounds 15] [--folder FOLDER]
 
 Needs the extra [bench], and to write models, where they are not there yet, [torch] and
 torchvision. Weights are random under a seed, definitions public: named beside each. Every round
-runs each way once after another (A B A B), nothing is tuned. Prints a table in Markdown: median
-milliseconds, the ratio of ours without rewrites to ours with them ("same" where none was taken: it
-is one program), the largest difference over the largest value, the seconds of the search, and the
-rewrites.
+runs each way once after another (A B A B), nothing is tuned. Prints a table in Markdown: of the
+milliseconds of each way the median, and in parentheses the lower quartile and the least, which
+other work on the machine moves less; the ratio of ours without rewrites to ours with them, of each
+of the three ("same" where none was taken: it is one program); the largest difference over the
+largest value, the seconds of the search, and the rewrites.
 """
 
 from __future__ import annotations
@@ -224,8 +225,8 @@ def write(name: str, path: Path) -> None:
         torch.onnx.export(make().eval(), given, path, dynamo=False, opset_version=17)
 
 
-def compare(name: str, path: Path, options: argparse.Namespace) -> float:
-    """Print a model's row; the ratio without and with rewrites."""
+def compare(name: str, path: Path, options: argparse.Namespace) -> list[float]:
+    """Print a model's row; the ratios without and with rewrites by median, quartile and least."""
     import autotune
     from autotune.compiler.driver import load_prepared
     from autotune.request import CompileRequest
@@ -244,39 +245,52 @@ def compare(name: str, path: Path, options: argparse.Namespace) -> float:
     before, after = (run()[0].copy() for run in runs[:2])
     error = float(np.abs(before - after).max() / np.abs(before).max())
     times: list[list[float]] = [[] for _ in runs]
-    for _ in range(ROUNDS):
+    for _ in range(options.rounds):
         for run, seen in zip(runs, times, strict=True):
             begin = time.perf_counter()
             run()
             seen.append(time.perf_counter() - begin)
-    medians = [statistics.median(t) * 1e3 for t in times]
+    figures = [of_runs(seconds) for seconds in times]
     # Without a step both ways are the same program, whatever the clock says.
-    ratio = medians[0] / medians[1] if steps else 1.0
-    gain = f"{ratio:.2f}x" if steps else "same"
-    cells = [name, *(f"{m:.3f}" for m in medians), gain, f"{error:.0e}"]
+    ratios = [a / b if steps else 1.0 for a, b in zip(*figures[:2], strict=True)]
+    gain = shown([f"{ratio:.2f}x" for ratio in ratios]) if steps else "same"
+    cells = [name, *(shown([f"{ms:.3f}" for ms in three]) for three in figures), gain]
     used = ", ".join(dict.fromkeys(step.rewrite for step in steps)) or "none"
-    print(f"| {' | '.join([*cells, f'{max(search_s, 0):.1f}', used])} |", flush=True)
-    return ratio
+    cells += [f"{error:.0e}", f"{max(search_s, 0):.1f}", used]
+    print(f"| {' | '.join(cells)} |", flush=True)
+    return ratios
+
+
+def of_runs(seconds: list[float]) -> tuple[float, float, float]:
+    """Milliseconds of a way's runs: the median, the lower quartile, the least."""
+    median, quartile, least = (float(q) * 1e3 for q in np.quantile(seconds, (0.5, 0.25, 0.0)))
+    return median, quartile, least
+
+
+def shown(three: list[str]) -> str:
+    return f"{three[0]} ({', '.join(three[1:])})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--folder", type=Path, default=Path("build/rewrites"))
     options = parser.parse_args()
     options.precision = "float32"
     options.folder.mkdir(parents=True, exist_ok=True)
-    print("| model | without, ms | with | ONNX Runtime | OpenVINO | gain | differs | search, s |"
-          " rewrites |\n|" + " --- |" * 9)  # fmt: skip
+    print("| model | without, ms (quartile, least) | with | ONNX Runtime | OpenVINO | gain |"
+          " differs | search, s | rewrites |\n|" + " --- |" * 9)  # fmt: skip
     ratios = []
     for name in options.names or MODELS:
         path = options.folder / f"{name}.onnx"
         if not path.exists():
             write(name, path)
         ratios.append(compare(name, path, options))
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
-    print(f"\n{len(ratios)} models, {mean:.2f}x in the geometric mean")
+    means = [math.exp(statistics.fmean(map(math.log, of))) for of in zip(*ratios, strict=True)]
+    ways = shown([f"{mean:.2f}x" for mean in means])
+    print(f"\n{len(ratios)} models, {ways} in the geometric mean")
 
 
 if __name__ == "__main__":

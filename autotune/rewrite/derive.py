@@ -11,7 +11,7 @@ no operator's reference, takes part: what both proofs have in common is the rewr
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,14 @@ from autotune.errors import ConfigError, ModelError
 from autotune.ops import OPS
 from autotune.rewrite.apply import build
 from autotune.rewrite.boxes import BoxProof, prove_box
-from autotune.rewrite.egraph import Sides, Variant, constructors, declarations
+from autotune.rewrite.egraph import (
+    COMMUTES,
+    Sides,
+    Variant,
+    constructors,
+    declarations,
+    ruleset,
+)
 from autotune.rewrite.evaluate import Inference
 from autotune.rewrite.files import read
 from autotune.rewrite.properties import Translated, translated
@@ -51,15 +58,15 @@ _ROUNDS = 6
 _MOST_GRAPHS = 16
 """E-graphs with rules that are kept."""
 _MOST_NODES = 2_000
-"""Terms of an e-graph from which on it is given up."""
+"""Rows of an e-graph's tables (terms and shapes) from which on it is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
     """How long a derivation is looked for. `helpers`: operators that it may lead over though no
-    side has them, a few and then more; `nodes`: terms of an e-graph from which on it is given up,
-    since a round multiplies them; `rounds`: of saturation; `graphs`: e-graphs with rules
-    that are kept."""
+    side has them, a few and then more; `nodes`: rows of an e-graph's tables from which on it is
+    given up, asked after each property of a round, since a whole round of all of them may multiply
+    them without end; `rounds`: of saturation; `graphs`: e-graphs with rules that are kept."""
 
     helpers: tuple[frozenset[str], ...] = _HELPERS
     nodes: int = _MOST_NODES
@@ -121,8 +128,13 @@ class Deriver:
         for instance in instances_of(rewrite, rng, POINTS, largest=_LARGEST):
             facts = _facts(rewrite, instance)
             found = None
+            tried: set[frozenset[str]] = set()
             for helpers in _helpers(rewrite, facts, self.effort):
                 rules = _rules(rewrite, self.given, facts, helpers)
+                texts = frozenset(r.text for r in rules)
+                if texts in tried:
+                    continue  # these operators have no more properties
+                tried.add(texts)
                 used = max(used, len({r.name for r in rules}))
                 found = self._saturated(facts, rules)
                 if found is not None:
@@ -141,19 +153,20 @@ class Deriver:
         if key not in self._graphs:
             if len(self._graphs) == self.effort.graphs:
                 self._graphs.pop(next(iter(self._graphs)))
-            self._graphs[key] = _EGraph([*declarations(variants), *key])
+            names = dict.fromkeys(ruleset(r.name) for r in rules)
+            self._graphs[key] = _EGraph([*declarations(variants, names), *key], names)
         graph = self._graphs[key]
-        graph.run("(push)")
+        graph.run(["(push)"])
         try:
             return _rounds(graph, facts, frozenset(variants), self.effort)
         finally:
-            graph.run("(pop)")
+            graph.run(["(pop)"])
 
 
 class _EGraph:
     """egglog's, with a program in it."""
 
-    def __init__(self, program: Sequence[str]) -> None:
+    def __init__(self, program: Sequence[str], rulesets: Iterable[str]) -> None:
         try:
             from egglog import bindings
         except ImportError:
@@ -161,17 +174,37 @@ class _EGraph:
                 "derivations need egglog: pip install 'autotune-compiler[rewrites]'"
             ) from None
         self._error = bindings.EggSmolError
-        self._graph = bindings.EGraph()
-        self.run("\n".join(program))
+        self._graph: Any = bindings.EGraph()
+        self.run(program)
+        self._steps = [
+            self._graph.parse_program(f"(run {name} 1)") for name in (COMMUTES, *rulesets)
+        ]
+        self._sizes = self._graph.parse_program("(print-size)")
 
-    def run(self, text: str) -> list[Any]:
-        """What the commands put out."""
-        return list(self._graph.run_program(*self._graph.parse_program(text)))
+    def run(self, commands: Iterable[str]) -> None:
+        """Runs commands, each read by itself: what is read keeps a copy of all that it was read
+        with for each of its parts, so that a program of a hundred rules would take gigabytes."""
+        for command in commands:
+            self._graph.run_program(*self._graph.parse_program(command))
 
-    def holds(self, text: str) -> bool:
+    def round(self, most: int) -> bool | None:
+        """Applies each property once, one after the other. Whether any added something; None where
+        there were more rows than `most` behind one of them, and the rest is not applied: what one
+        property adds to a graph of few rows is bounded, what all do after each other is not."""
+        grown = False
+        for step in self._steps:
+            (done,) = self._graph.run_program(*step)
+            if done.report.updated:
+                grown = True
+                (sizes,) = self._graph.run_program(*self._sizes)
+                if sum(count for _, count in sizes.sizes) > most:
+                    return None
+        return grown
+
+    def holds(self, checks: Sequence[str]) -> bool:
         """Whether checks pass."""
         try:
-            self.run(text)
+            self.run(checks)
         except self._error as error:
             if "Check failed" in str(error):
                 return False
@@ -183,14 +216,15 @@ def _rounds(
     graph: _EGraph, facts: Sides, declared: frozenset[Variant], effort: Effort
 ) -> int | None:
     more = [v for v in facts.variants if v not in declared]
-    graph.run("\n".join([*constructors(more), *facts.lines]))
-    wanted = "\n".join(f"(check (= {one} {other}))" for one, other in facts.goals)
-    for count in range(effort.rounds + 1):
-        if graph.holds(wanted):
+    graph.run([*constructors(more), *facts.lines])
+    wanted = [f"(check (= {one} {other}))" for one, other in facts.goals]
+    if graph.holds(wanted):
+        return 0
+    for count in range(1, effort.rounds + 1):
+        grown = graph.round(effort.nodes)
+        if grown is not False and graph.holds(wanted):
             return count
-        graph.run("(run properties 1)")
-        (sizes,) = graph.run("(print-size)")
-        if sum(count for _, count in sizes.sizes) > effort.nodes:
+        if not grown:
             break
     return None
 

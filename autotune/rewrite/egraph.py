@@ -28,6 +28,8 @@ _SORTS: Mapping[type, str] = {
     RealSymbol: "f64",
 }
 _LARGEST_RANK = 8
+COMMUTES = "commutes"
+"""The ruleset that says of which operators operands may change places."""
 
 
 def with_broadcasts(
@@ -59,6 +61,11 @@ def variant(op: str, operands: int, attrs: Mapping[str, Any]) -> tuple[Variant, 
         flat += items
     sorts = tuple(_SORTS.get(type(item), "i64") for item in flat)
     return (name, ("Term",) * operands + sorts), flat
+
+
+def ruleset(name: str) -> str:
+    """The ruleset of a property: one each, so that a round may be left between two of them."""
+    return f"by-{name}"
 
 
 def literal(item: object) -> str:
@@ -112,6 +119,8 @@ class Sides:
         self.variants[made] = None
         if op == "transpose":
             self._perms.add(tuple(attrs["perm"]))
+        if op == "matmul" and attrs.get("transpose_b"):  # a product with what is turned, otherwise
+            self._perms.add((*range(len(out) - 2), len(out) - 1, len(out) - 2))
         return self._line(f"({' '.join([made[0], *terms, *map(literal, flat)])})", out)
 
     def _line(self, text: str, shape: Shape) -> str:
@@ -122,15 +131,16 @@ class Sides:
         return self._made[text]
 
 
-def declarations(variants: Iterable[Variant]) -> list[str]:
-    """What a program begins with: sorts and constructors."""
+def declarations(variants: Iterable[Variant], rulesets: Iterable[str]) -> list[str]:
+    """What a program begins with: sorts, rulesets and constructors."""
     shapes = (
         f"(constructor shape{rank} ({' '.join(['i64'] * rank)}) Shape)"
         for rank in range(_LARGEST_RANK + 1)
     )
     return [
-        "(sort Term) (sort Shape) (ruleset properties)", "(constructor leaf (String) Term)",
-        *shapes, "(relation has (Term Shape))", *constructors(variants),
+        f"(sort Term) (sort Shape) (ruleset {COMMUTES})", "(constructor leaf (String) Term)",
+        *shapes, "(relation has (Term Shape))", *(f"(ruleset {name})" for name in rulesets),
+        *constructors(variants),
     ]  # fmt: skip
 
 
@@ -140,6 +150,6 @@ def constructors(variants: Iterable[Variant]) -> list[str]:
     for name, sorts in dict.fromkeys(variants):
         lines.append(f"(constructor {name} ({' '.join(sorts)}) Term)")
         if name.rsplit("_", 1)[0] in COMMUTATIVE and sorts == ("Term", "Term"):
-            rule = f"(rule ((= e ({name} a b))) ((union e ({name} b a))) :ruleset properties)"
-            lines.append(rule)
+            turned = f"((= e ({name} a b))) ((union e ({name} b a)))"
+            lines.append(f"(rule {turned} :ruleset {COMMUTES})")
     return lines

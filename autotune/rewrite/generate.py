@@ -7,18 +7,14 @@ from properties of operators. The same every time, however many processes take p
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
-import multiprocessing
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
 
 from autotune.rewrite import expressions
-from autotune.rewrite.derive import Deriver, Effort, properties
 from autotune.rewrite.enumeration import Pair, light, pairs
 from autotune.rewrite.parse import leaves, parse
-from autotune.rewrite.prove import INSTANCES, UnprovenError, operators, prove
+from autotune.rewrite.prove import INSTANCES, operators
+from autotune.rewrite.provers import Provers
 from autotune.rewrite.pruning import Known, renamed_key
 from autotune.rewrite.rule import Application, Rewrite
 from autotune.rewrite.several import several_in
@@ -33,13 +29,8 @@ _MOST_OPERATORS = 5
 the time, and mostly say in what order things may be."""
 _BATCH = 64
 """Equations that are proven side by side, before what is left is pruned by them."""
-_KEPT_BATCHES = 4
-"""Batches that share what their derivations found."""
-_EFFORT = Effort(
-    helpers=(frozenset(), frozenset({"transpose"}), frozenset({"add", "neg"})),
-    nodes=100, rounds=4, graphs=3, spare=True,
-)  # fmt: skip
-"""Less than for what is written by hand: most of what is asked for does not follow."""
+_TOLD = 500
+"""Equations between two lines of progress."""
 _COLUMNS = 99
 _WHOLE = "both"
 """The name of what several results are parts of."""
@@ -58,36 +49,37 @@ def generate(
     for rewrite in known:
         there.add(rewrite)
     counts: dict[str, int] = {}
-    start = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=start) as pool:
+    with Provers(processes) as provers:
         for chapter in CHAPTERS:
             wanted = [name for name in names if name in chapter]
-            waiting = sorted(filter(_is_small, _found(wanted, pool, say)), key=_order)
+            waiting = sorted(filter(_is_small, _found(wanted, provers, say)), key=_order)
             say(f"{len(waiting)} of them are small enough to be proven")
-            for rewrite in _proven(waiting, there, pool, say, processes):
+            for rewrite in _proven(waiting, there, provers, say):
                 yield _named(rewrite, counts)
 
 
 def _proven(
-    waiting: Sequence[Candidate], there: Known, pool: Executor, say: Say, processes: int
+    waiting: Sequence[Candidate], there: Known, provers: Provers, say: Say
 ) -> Iterator[Rewrite]:
     """Those of a chapter that have both proofs and do not follow; what is there grows by them."""
     hopeless = Known()
-    for number, batch in enumerate(_batches(waiting, there, hopeless)):
+    for batch in _batches(waiting, there, hopeless, say):
         rewrites = [_rewrite(candidate) for candidate in batch]
-        proofs = pool.map(
-            _unproven, rewrites, itertools.repeat(number // _KEPT_BATCHES),
-            chunksize=_BATCH // processes,
-        )  # fmt: skip
+        proofs = provers.unproven(rewrites)
         for candidate, rewrite, why in zip(batch, rewrites, proofs, strict=True):
             if why:
-                say(f"left out: {why}")
+                say(f"left out: {why}: {'; '.join(_equations(rewrite))}")
                 hopeless.add(rewrite)
             elif not _follows(candidate, there):
                 new = len(candidate) > 1 or not there.leads_to(candidate[0])
                 there.add(rewrite)
                 if new and (len(candidate) == 1 or saves(rewrite)):
                     yield rewrite
+
+
+def _equations(rewrite: Rewrite) -> Iterator[str]:
+    for left, right in zip(rewrite.left, rewrite.right, strict=True):
+        yield f"{left} = {right}"
 
 
 def _named(rewrite: Rewrite, counts: dict[str, int]) -> Rewrite:
@@ -104,11 +96,13 @@ def _follows(candidate: Candidate, known: Known) -> bool:
 
 
 def _batches(
-    waiting: Sequence[Candidate], there: Known, hopeless: Known
+    waiting: Sequence[Candidate], there: Known, hopeless: Known, say: Say
 ) -> Iterator[list[Candidate]]:
     """What says something new, of one size each, some at a time; asked for again after each."""
     batch: list[Candidate] = []
-    for candidate in waiting:
+    for number, candidate in enumerate(waiting):
+        if number % _TOLD == 0:
+            say(f"{number} of {len(waiting)} looked at")
         if batch and (len(batch) == _BATCH or _order(candidate)[:2] != _order(batch[0])[:2]):
             yield batch
             batch = []
@@ -118,10 +112,10 @@ def _batches(
         yield batch
 
 
-def _found(names: Sequence[str], pool: Executor, say: Say) -> list[Candidate]:
+def _found(names: Sequence[str], provers: Provers, say: Say) -> list[Candidate]:
     """What seems to be equal, each once."""
     found: dict[str, Candidate] = {}
-    for name, some in zip(names, pool.map(_of_theme, names), strict=True):
+    for name, some in zip(names, provers.map(_of_theme, names), strict=True):
         count = len(found)
         for key, candidate in some.items():
             found.setdefault(key, candidate)
@@ -144,29 +138,6 @@ def _is_small(candidate: Candidate) -> bool:
     """Whether it is tried."""
     pair = candidate[0]
     return len(candidate) > 1 or pair.one.size + pair.other.size <= _MOST_OPERATORS
-
-
-@functools.lru_cache(maxsize=1)
-def _deriver(_batches: int) -> Deriver:
-    """One for some batches: it keeps what it derived, and would grow to gigabytes."""
-    return generated_deriver()
-
-
-def generated_deriver() -> Deriver:
-    """A deriver of generated rewrites, as they were derived when they were generated."""
-    return Deriver(properties(), _EFFORT)
-
-
-def _unproven(rewrite: Rewrite, batches: int) -> str:
-    """Why one of the proofs is missing; nothing where both are there. `batches`: which of those
-    that share a deriver it is of."""
-    try:
-        (read,) = parse(str(rewrite))
-        prove(read)
-        _deriver(batches).derive(read)
-    except UnprovenError as error:
-        return str(error)
-    return ""
 
 
 def written(rewrites: Sequence[Rewrite]) -> str:

@@ -27,7 +27,14 @@ from autotune.rewrite.dims import (
     symbol,
     symbols_of,
 )
-from autotune.rewrite.egraph import Variant, literal, shape_fact, variant, with_broadcasts
+from autotune.rewrite.egraph import (
+    Variant,
+    literal,
+    ruleset,
+    shape_fact,
+    variant,
+    with_broadcasts,
+)
 from autotune.rewrite.parse import leaves
 from autotune.rewrite.rule import Application, Rewrite
 from autotune.rewrite.symbolic_shapes import Shape, shape_of
@@ -45,7 +52,8 @@ _COMPARED: Mapping[type[ast.cmpop], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A property, or a part of it, as text; `variants`: the constructors that it names."""
+    """A property, or a part of it, as text of the ruleset with its name; `variants`: the
+    constructors that it names."""
 
     name: str
     text: str
@@ -111,13 +119,16 @@ def _terms(given: Rewrite) -> Iterator[Application]:
 
 @functools.lru_cache(maxsize=1024)
 def _structure(given: Rewrite) -> frozenset[str]:
-    declared = {d.name.removeprefix("*") for d in given.domains}
+    """Symbols that name dimensions; a starred one does where it is an order, while it only has a
+    length where a place is counted from it."""
+    starred = {d.name[1:] for d in given.domains if d.name.startswith("*")}
+    single = {d.name for d in given.domains if not d.name.startswith("*")}
     used = {
-        name
+        (key, name)
         for term in _terms(given) for key, text in term.attrs if key in _STRUCTURE
         for name in expressions.names(text)
     }  # fmt: skip
-    return frozenset(used & declared)
+    return frozenset(n for key, n in used if n in single or (n in starred and key == "perm"))
 
 
 def _is_whole(given: Rewrite) -> bool:
@@ -176,7 +187,7 @@ class _Rule:
             raise _NoRuleError
         self.added.append(f"(union {root} {result})")
         body = f"({' '.join(self.asked)}) ({' '.join(self.added)})"
-        return f"(rule {body} :ruleset properties)"
+        return f"(rule {body} :ruleset {ruleset(self.given.name)})"
 
     def _inlined(self, term: Application | str) -> Application | str:
         """The term with what its lets stand for."""

@@ -72,8 +72,10 @@ class MoveWriter(DotWriter):
         flat = self.flat(buffer, indices)
         names = {v for v, now in self.env.items() if isinstance(now, Lane)}
         for atom, _ in flat.terms:
-            used = Index(((atom, 1),)).vars()
-            if used & names and not used <= names:
+            alone = Index(((atom, 1),))
+            used = alone.vars()
+            # What loops and lanes decide together is computed for each row of a tile.
+            if used & names and not used <= names and len(set(self.each_lane(alone))) > _PIECE:
                 return None
         lanes: list[Linear] = []
         for lane in range(self.lanes):

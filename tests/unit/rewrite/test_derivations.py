@@ -15,9 +15,10 @@ from autotune.rewrite.derive import Deriver, properties
 from autotune.rewrite.dims import prefix_form, symbol
 from autotune.rewrite.evaluate import Inference
 from autotune.rewrite.files import shipped
-from autotune.rewrite.generate import generated_deriver
 from autotune.rewrite.parse import parse
+from autotune.rewrite.properties import translated
 from autotune.rewrite.prove import UnprovenError, instances_of, prove
+from autotune.rewrite.provers import generated_deriver
 from autotune.rewrite.rule import Rewrite
 from autotune.rewrite.symbolic_shapes import shape_of
 from autotune.types import Array
@@ -87,11 +88,15 @@ def test_what_ships_follows_from_properties(rewrite: Rewrite) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-def test_all_that_ships_follows_from_properties(part: int) -> None:
-    """Each with graphs of its own: those that a deriver keeps take gigabytes in the end."""
-    for rewrite in shipped()[part::4]:
-        Deriver(properties()).derive(rewrite)
+def test_all_that_ships_follows_from_properties() -> None:
+    for rewrite in shipped():
+        DERIVER.derive(rewrite)
+
+
+def test_places_counted_from_a_length_make_rules() -> None:
+    """A starred attribute that an axis is counted from has a length, it is no order."""
+    (columns,) = (p for p in properties() if p.name == "joined-weights-broadcast")
+    assert translated(columns, frozenset({2, 3}), frozenset())
 
 
 @pytest.mark.slow

@@ -14,9 +14,10 @@ from autotune.graph.build import GraphBuilder
 from autotune.rewrite.derive import Deriver
 from autotune.rewrite.enumeration import pairs
 from autotune.rewrite.files import GENERATED, generated, generated_for, shipped
-from autotune.rewrite.generate import generate, generated_deriver, written
+from autotune.rewrite.generate import generate, written
 from autotune.rewrite.parse import parse
 from autotune.rewrite.prove import UnprovenError, prove
+from autotune.rewrite.provers import generated_deriver
 from autotune.rewrite.pruning import Known
 from autotune.rewrite.rule import Rewrite
 from autotune.rewrite.themes import themes
