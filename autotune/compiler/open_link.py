@@ -26,7 +26,17 @@ from autotune.placement.stacked_plan import ArenaBlock
 from autotune.placement.types import KernelCall, Partition, Storage
 from autotune.program.ir import Pack, Program
 from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, WORKSPACE
-from autotune.runtime.open_image import AMOUNTS, TABLE, CallTable, OpenImage, OpenPort, Unit, Words
+from autotune.runtime.open_image import (
+    AMOUNTS,
+    TABLE,
+    CallTable,
+    OpenImage,
+    OpenPlan,
+    OpenPort,
+    PlanChoice,
+    Unit,
+    Words,
+)
 from autotune.size_ranges import OpenTypes
 from autotune.sizes import is_size
 from autotune.target import Target
@@ -231,68 +241,122 @@ class OpenLinker:
         return tuple(self._rows)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPartition:
+    """A partition, and how its arena is stacked."""
+
+    parts: Partition
+    blocks: Sequence[ArenaBlock]
+
+
 def open_link(
-    partition: Partition,
-    blocks: Sequence[ArenaBlock],
+    planned: Sequence[PlannedPartition],
     kernels: Mapping[Task, Sequence[BuiltKernel]],
     types: OpenTypes,
     units: Sequence[Unit],
+    choice: PlanChoice | None = None,
     *,
     target: Target,
     versions: tuple[tuple[str, str], ...],
 ) -> OpenImage:
-    """The model as data, its native functions built."""
-    constants = SharedConstants(_constant_bytes(partition, kernels))
-    linker = OpenLinker(partition, blocks, constants)
-    calls: list[Sequence[_TableLine]] = []
-    halos: dict[str, bytes] = {}
+    """The model as data, its native functions built. `planned`: one that does for all sizes, then
+    others, of which `choice` tells where they run."""
+    constants = SharedConstants(sum(_constant_bytes(each.parts, kernels) for each in planned))
+    there: dict[str, bytes] = {}
     names = tuple(unit.name for unit in units)
+    linked = []
+    for number, each in enumerate(planned):
+        linker = OpenLinker(each.parts, each.blocks, constants)
+        calls, objects = _calls(linker, each.parts, kernels, names, target)
+        amounts = f"{AMOUNTS}_{number}" if number else AMOUNTS
+        plan, native = _plan(linker, each, calls, amounts, names)
+        objects[amounts] = _native(native, plan.table, target, calls=not number)
+        new = {symbol: code for symbol, code in objects.items() if symbol not in there}
+        linked.append(dataclasses.replace(plan, objects=len(new)))
+        there |= new
+    own, further = linked[0], linked[1:]
+    return OpenImage(
+        name=planned[0].parts.graph.name,
+        target=target,
+        types=types,
+        units=tuple(units),
+        rows=own.rows,
+        inputs=own.inputs,
+        outputs=own.outputs,
+        output_bytes=own.output_bytes,
+        table=own.table,
+        versions=versions,
+        objects=tuple(there.values()),
+        constants=constants.block(),
+        further=tuple(further),
+        choice=choice,
+    )
+
+
+def _calls(
+    linker: OpenLinker,
+    partition: Partition,
+    kernels: Mapping[Task, Sequence[BuiltKernel]],
+    names: tuple[str, ...],
+    target: Target,
+) -> tuple[list[Sequence[_TableLine]], dict[str, bytes]]:
+    """In order, the lines that each call may take, and the objects that they need by symbol."""
+    calls: list[Sequence[_TableLine]] = []
+    objects: dict[str, bytes] = {}
     for number, call in enumerate(partition.calls):
         for storage, line in linker.halos(number):
             calls.append([line])
             symbol = halo_symbol(storage)
-            if symbol not in halos:
+            if symbol not in objects:
                 program = of_units(halo_program(storage, target), names)
-                halos[symbol] = backend_for(target).build(program, target, symbol).code
+                objects[symbol] = backend_for(target).build(program, target, symbol).code
         calls.append(linker.lines(call, kernels[call.task]))
+        objects.update((made.symbol, made.code) for made in kernels[call.task])
+    return calls, objects
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsOfPlan:
+    """Parts of the function that works out a plan's rows."""
+
+    symbol: str
+    names: tuple[str, ...]
+    stacks: Sequence[StackedBlock]
+    rows: Sequence[Row]
+
+
+def _plan(
+    linker: OpenLinker,
+    planned: PlannedPartition,
+    calls: Sequence[Sequence[_TableLine]],
+    amounts: str,
+    names: tuple[str, ...],
+) -> tuple[OpenPlan, _RowsOfPlan]:
+    """The plan, and what works out its rows."""
     table = linker.table(calls)
-    made = [kernel for several in kernels.values() for kernel in several]
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
     rows = linker.rows()
-    stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in blocks]
-    return OpenImage(
-        name=partition.graph.name,
-        target=target,
-        types=types,
-        units=tuple(units),
+    stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in planned.blocks]
+    plan = OpenPlan(
+        amounts=amounts,
         rows=len(rows),
         inputs=inputs,
         outputs=outputs,
         output_bytes=output_bytes,
         table=table,
-        versions=versions,
-        objects=(
-            *(k.code for k in made),
-            *halos.values(),
-            _native(names, stacks, rows, table, target),
-        ),
-        constants=linker.constants.block(),
+        objects=0,
     )
+    return plan, _RowsOfPlan(amounts, names, stacks, rows)
 
 
-def _native(
-    names: Sequence[str],
-    stacks: Sequence[StackedBlock],
-    rows: Sequence[Row],
-    table: CallTable,
-    target: Target,
-) -> bytes:
-    """The functions of an image that work out its rows and make its calls: object code; of C the
-    text of the first, since its calls are written when a model is."""
+def _native(native: _RowsOfPlan, table: CallTable, target: Target, *, calls: bool) -> bytes:
+    """The functions of a plan that work out its rows and, if `calls`, make calls: object code; of
+    C the text of the first, since its calls are written when a model is."""
+    names, stacks, rows = native.names, native.stacks, native.rows
     if target.is_source:
         return "\n".join(amounts_lines(names, stacks, rows)).encode()
-    text = amounts_text(AMOUNTS, names, stacks, rows) + _table_text(table, target)
-    return compile_text(text, target)
+    text = amounts_text(native.symbol, names, stacks, rows)
+    return compile_text(text + _table_text(table, target) if calls else text, target)
 
 
 def _table_text(table: CallTable, target: Target) -> str:

@@ -12,6 +12,9 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
 
 from autotune.compiler.open_kernels import (
     NoOpenKernelError,
@@ -21,22 +24,24 @@ from autotune.compiler.open_kernels import (
     strip_kernels,
     whole_kernels,
 )
-from autotune.compiler.open_link import BuiltKernel, built, open_link
+from autotune.compiler.open_link import BuiltKernel, PlannedPartition, built, open_link
 from autotune.compiler.open_tiles import tile_kernels
 from autotune.compiler.prepare import prepare
-from autotune.compiler.strip_lengths import weight_bytes
+from autotune.compiler.strip_lengths import drawn_values, weight_bytes
 from autotune.db.types import LogStore
-from autotune.defects import NO_DEFECT
+from autotune.defects import NO_DEFECT, described
 from autotune.frontend.open_sizes import OpenModel
+from autotune.graph.ir import Graph
+from autotune.graph.passes.open_row_strips import OpenRowStrips
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.partition import partition
 from autotune.placement.stacked_plan import stacked
 from autotune.placement.types import Partition
-from autotune.runtime.open_image import OpenImage, Unit
+from autotune.runtime.open_image import OpenImage, PlanChoice, Unit
 from autotune.runtime.open_model import AnySizeProgram
 from autotune.size_ranges import OpenTypes, SizeRange
-from autotune.sizes import greatest, symbol
+from autotune.sizes import greatest, symbol, symbols_of
 from autotune.target import Target
 from autotune.types import Task
 
@@ -44,6 +49,8 @@ LAST_RESORT_S = 1.0
 """Seconds that a kernel is taken to need which is for sizes that no other one serves."""
 FEW = 4096
 """Elements that plain loops make in no time that matters."""
+TRIED = 96
+"""Sizes at which plans are compared."""
 _LOGGER = logging.getLogger("autotune.compile")
 
 
@@ -74,34 +81,88 @@ def open_image(
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
     log: LogStore | None = None,
+    strips: OpenRowStrips | None = None,
 ) -> tuple[OpenImage, tuple[str, ...]]:
-    """The program of `compile_open` as data, not loaded, and what there is to say about it."""
+    """The program of `compile_open` as data, not loaded, and what there is to say about it.
+    `strips`: how layers are put in strips of rows."""
     start = time.perf_counter()
     opened = OpenParts.of(model, ranges, target, profile)
     parts, there, units = opened.parts, opened.sizes, opened.units
-    kernels = {
-        task: _built(task, opened.machine_of(task), there, units, log) for task in parts.weights()
-    }
+    kernels = _kernels(opened, parts, log)
     types = OpenTypes(
         inputs=tuple(model.inputs.items()),
         outputs=tuple(model.outputs.items()),
         ranges=tuple(ranges.items()),
     )
-    blocks = stacked(parts, there)
-    image = open_link(parts, blocks, kernels, types, units, target=target, versions=versions)
+    planned = [PlannedPartition(parts=parts, blocks=stacked(parts, there))]
+    choice: PlanChoice | None = None
+    on_host = target.kind == "cpu" and not target.is_wasm  # others export the first plan alone
+    striped = _in_strips(opened, log, kernels, strips or OpenRowStrips()) if on_host else None
+    if striped is not None:
+        cut, choice = striped
+        planned.append(PlannedPartition(parts=cut, blocks=stacked(cut, there)))
+    image = open_link(planned, kernels, types, units, choice, target=target, versions=versions)
     _LOGGER.info(
-        "%s compiled for all sizes in %.1f s: %d calls, %d kernels",
-        model.name, time.perf_counter() - start, len(parts.calls), sum(map(len, kernels.values())),
+        "%s compiled for all sizes in %.1f s: %s calls, %d kernels",
+        model.name, time.perf_counter() - start,
+        " or ".join(str(len(each.parts.calls)) for each in planned),
+        sum(map(len, kernels.values())),
     )  # fmt: skip
     return image, _plain_notes(parts, kernels)
+
+
+def _kernels(
+    opened: OpenParts,
+    parts: Partition,
+    log: LogStore | None,
+    there: Mapping[Task, list[BuiltKernel]] = MappingProxyType({}),
+) -> dict[Task, list[BuiltKernel]]:
+    """The kernels of all tasks, those that are `there` as they are. Raises NoOpenKernelError."""
+    return {
+        task: there.get(task)
+        or _built(task, opened.machine_of(task), opened.sizes, opened.units, log)
+        for task in parts.weights()
+    }
+
+
+def _in_strips(
+    opened: OpenParts,
+    log: LogStore | None,
+    kernels: dict[Task, list[BuiltKernel]],
+    strips: OpenRowStrips,
+) -> tuple[Partition, PlanChoice] | None:
+    """The graph with layers in strips of rows, and where it should take less time; `kernels` gets
+    those of its tasks. None where it should nowhere, or some strip has no fast kernel."""
+    drawn = drawn_values(opened.symbols, TRIED)
+    found = strips.run(opened.graph, drawn)
+    if found is None:
+        return None
+    try:
+        parts = partition(found.graph)
+        made = _kernels(opened, parts, log, kernels)
+    except NO_DEFECT:
+        raise
+    except Exception as error:  # the plan without strips does for all sizes
+        _LOGGER.info("%s: no plan in strips (%s)", opened.graph.name, described(error))
+        return None
+    slow = [task for task, several in made.items() if all(m.kernel.plain for m in several)]
+    if any(task not in kernels for task in slow):
+        return None
+    kernels.update(made)
+    counts = [[values[unit.name] for unit in opened.units] for values in drawn]
+    return parts, PlanChoice(counts=np.array(counts), plans=np.array(found.gains, np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenParts:
     """A model of open sizes, cut into tasks."""
 
+    graph: Graph
+    """Prepared."""
     parts: Partition
     units: tuple[Unit, ...]
+    symbols: tuple[int, ...]
+    """Counts of the units, which only a run knows."""
     sizes: Mapping[str, int]
     """Representative counts of the units."""
     machine: Machine
@@ -116,13 +177,17 @@ class OpenParts:
         profile: DeviceProfile | None,
     ) -> OpenParts:
         units, sizes = units_of(ranges)
-        graph = model.open_graph(sizes)
-        parts = partition(prepare(graph, target.precision, short=target.short_tensors).graph)
+        loaded = model.open_graph(sizes)
+        graph = prepare(loaded, target.precision, short=target.short_tensors).graph
+        parts = partition(graph)
         machine = Machine.of(target, profile)
         weights = sum(array.nbytes for array in parts.graph.constants.values())
+        counted = (s for size in sizes.values() for s in symbols_of(size))
         return OpenParts(
+            graph=graph,
             parts=parts,
             units=units,
+            symbols=tuple(symbol(s.name, s.low, s.high) for s in counted),
             sizes={unit.name: unit.count(ranges[unit.name].middle) for unit in units},
             machine=machine,
             far=machine.among(float(max(1, weights))),

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
+from autotune.ops import OPS
 from autotune.sizes import greatest, least, symbols_of, value_at
 from autotune.tasks.flops import task_flops
 from autotune.tasks.samples import open_extents
@@ -57,7 +58,7 @@ def strip_lengths(task: Task, count: int, machine: Machine) -> list[tuple[int, .
     extents = open_extents(task)
     if not extents:
         return []
-    candidates = np.array(_candidates(extents), np.int64)
+    candidates = np.array(_candidates(extents, _places(task)), np.int64)
     drawn = _drawn(extents)
     cost = _costs(task, candidates, drawn, machine)
     fits_all = (candidates <= [least(e) for e in extents]).all(axis=1)
@@ -81,12 +82,20 @@ def weight_bytes(task: Task) -> int:
     return sum(v.type.nbytes for v in task.by_role("constant"))
 
 
-def _candidates(extents: Sequence[int]) -> list[tuple[int, ...]]:
+def _places(task: Task) -> int:
+    """Innermost dimensions that a strip may be longer than 1 along. What moves data, or computes
+    each element from those at its place, goes along one: rows of a strip share nothing, and short
+    ones are short runs of memory."""
+    moves = all(OPS.get(node.op).kind in ("elementwise", "view", "data") for node in task.nodes)
+    return 1 if moves else PLACES
+
+
+def _candidates(extents: Sequence[int], places: int) -> list[tuple[int, ...]]:
     """All combinations of lengths that are worth a kernel."""
-    known = DENSE if len(extents) == 1 else LENGTHS
+    known = DENSE if min(len(extents), places) == 1 else LENGTHS
     each = [_lengths(extent, known) for extent in extents]
-    if len(extents) > PLACES:
-        each[:-PLACES] = [[1]] * (len(extents) - PLACES)
+    if len(extents) > places:
+        each[:-places] = [[1]] * (len(extents) - places)
     every = itertools.product(*each)
     return [lengths for lengths in every if math.prod(lengths) <= MOST_ELEMENTS]
 
@@ -96,13 +105,13 @@ def _lengths(extent: int, known: Sequence[int]) -> list[int]:
     return [n for n in known if n <= max(1, greatest(extent))]
 
 
-def drawn_values(extents: Sequence[int]) -> list[dict[str, int]]:
+def drawn_values(extents: Iterable[int], count: int = DRAWN) -> list[dict[str, int]]:
     """Sizes of the range, half of them uniform, half by orders of magnitude: values of the symbols
     of these extents."""
     rng = np.random.default_rng(SEED)
     symbols = sorted({s for e in extents for s in symbols_of(e)}, key=lambda s: s.name)
     out = []
-    for number in range(DRAWN):
+    for number in range(count):
         values = {}
         for s in symbols:
             low, high = s.low, max(s.low, min(s.high, LONGEST_DRAWN))

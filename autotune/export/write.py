@@ -84,6 +84,7 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
         return dict((("model.model", image_bytes(image)), runtime_wheel()))
     said = about(image, options)
     if isinstance(image, OpenImage):
+        image = image.alone
         return _open_files(image, options, said)
     if options.format == "wasm":
         return {

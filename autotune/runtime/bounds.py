@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from autotune.memory import physical_bytes
 from autotune.runtime.image import FIRST_INPUT, ModelImage, Port
-from autotune.runtime.open_image import OpenImage
+from autotune.runtime.open_image import OpenImage, OpenPlan
 from autotune.types import ITEM_BYTES, TensorType
 
 LARGEST_BYTES = 1 << 46
@@ -80,15 +80,11 @@ def _check_port(port: Port, blocks: Sequence[int]) -> None:
 
 
 def _check_open(image: OpenImage) -> None:
-    rows = _whole("rows", image.rows, LARGEST_BYTES) + 1
-    for port in (*image.inputs, *image.outputs):
-        _text("name of a port", port.name)
-        TensorType(dtype=port.dtype, shape=())
-        if port.declared:
-            TensorType(dtype=port.declared, shape=())
-        _below(rows, (*port.shape, *port.strides, port.offset))
-        _whole("block", port.base, FIRST_INPUT + len(image.inputs) + len(image.output_bytes))
-    _below(rows, image.output_bytes)
+    for plan in image.further:
+        _text("name of a function", plan.amounts)
+        _whole("objects", plan.objects, len(image.objects))
+    for plan in image.plans:
+        _check_plan(plan)
     for name, _ in (*image.types.inputs, *image.types.outputs, *image.types.ranges):
         _text("name of a size, or of what has sizes", name)
     known = {name for name, _ in image.types.ranges}
@@ -101,11 +97,36 @@ def _check_open(image: OpenImage) -> None:
             _whole("a range", size, LARGEST_BYTES)
         if allowed.step < 1 or allowed.least > allowed.most:
             raise ValueError("a range is empty")
-    _check_table(image, rows)
+    _check_choice(image)
 
 
-def _check_table(image: OpenImage, rows: int) -> None:
-    table = image.table
+def _check_choice(image: OpenImage) -> None:
+    choice = image.choice
+    if (choice is None) != (not image.further):
+        raise ValueError("plans and their choice are not both there")
+    if choice is None:
+        return
+    tried = len(choice.plans)
+    if not tried or choice.counts.shape != (tried, len(image.units)) or choice.counts.min() < 0:
+        raise ValueError("the choice of a plan is of other sizes")
+    _within(choice.plans, 1 + len(image.further))
+
+
+def _check_plan(plan: OpenPlan) -> None:
+    rows = _whole("rows", plan.rows, LARGEST_BYTES) + 1
+    for port in (*plan.inputs, *plan.outputs):
+        _text("name of a port", port.name)
+        TensorType(dtype=port.dtype, shape=())
+        if port.declared:
+            TensorType(dtype=port.declared, shape=())
+        _below(rows, (*port.shape, *port.strides, port.offset))
+        _whole("block", port.base, FIRST_INPUT + len(plan.inputs) + len(plan.output_bytes))
+    _below(rows, plan.output_bytes)
+    _check_table(plan, rows)
+
+
+def _check_table(plan: OpenPlan, rows: int) -> None:
+    table = plan.table
     lines = len(table.drivers)
     for name in table.drivers:
         _text("name of a kernel", name)

@@ -92,6 +92,34 @@ class LinkedKernel:
         return LinkedKernel(**{**data, "args": args})
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A model in one line: its name, what it is for, what goes in and comes out. The line is made
+    when it is wanted."""
+
+    name: str
+    target: Target
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    kernels: int
+
+    def __str__(self) -> str:
+        target = self.target
+        words = [target.cpu or target.kind]
+        if not target.is_gpu:
+            words.append(f"{target.threads} thread{'s' if target.threads > 1 else ''}")
+        if target.precision != "float32":
+            words.append(target.precision)
+        sides = (
+            listed((f"{p.name}: {p.public}" for p in ports), 4)
+            for ports in (self.inputs, self.outputs)
+        )
+        return (
+            f"{shortened(repr(self.name))} for {target.name} ({', '.join(words)}): "
+            f"{' -> '.join(sides)}; {self.kernels} kernels"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelImage:
     """Everything needed to run a model on its target."""
@@ -113,22 +141,8 @@ class ModelImage:
     """(input, output), by name, which may be one array: a state that is updated in place."""
 
     @property
-    def summary(self) -> str:
-        """The model in one line: its name, what it is for, what goes in and comes out."""
-        target = self.target
-        words = [target.cpu or target.kind]
-        if not target.is_gpu:
-            words.append(f"{target.threads} thread{'s' if target.threads > 1 else ''}")
-        if target.precision != "float32":
-            words.append(target.precision)
-        sides = (
-            listed((f"{p.name}: {p.public}" for p in ports), 4)
-            for ports in (self.inputs, self.outputs)
-        )
-        return (
-            f"{shortened(repr(self.name))} for {target.name} ({', '.join(words)}): "
-            f"{' -> '.join(sides)}; {len(self.kernels)} kernels"
-        )
+    def summary(self) -> Summary:
+        return Summary(self.name, self.target, self.inputs, self.outputs, len(self.kernels))
 
     def digest(self) -> str:
         """See `digest_of`."""

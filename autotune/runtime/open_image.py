@@ -123,8 +123,49 @@ class CallTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPlan:
+    """The calls of a model at any sizes, and where values lie; names as of an OpenImage."""
+
+    amounts: str
+    """Symbol of the native function."""
+    rows: int
+    inputs: tuple[OpenPort, ...]
+    outputs: tuple[OpenPort, ...]
+    output_bytes: tuple[int, ...]
+    table: CallTable = field(repr=False)
+    objects: int
+    """How many of the image's objects are only this plan's, behind those of plans before it."""
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OpenPlan:
+        ports = {key: tuple(map(OpenPort.from_json, data[key])) for key in ("inputs", "outputs")}
+        table, nbytes = CallTable.from_json(data["table"]), tuple(data["output_bytes"])
+        return OpenPlan(**{**data, **ports, "table": table, "output_bytes": nbytes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChoice:
+    """Which plan runs where: at sizes that were tried, and so at those nearest to them."""
+
+    counts: Words
+    """By tried sizes, the counts of the units."""
+    plans: Words
+    """Numbers of the plans that should take least; 0 is the own one."""
+
+    def at(self, counts: Words) -> int:
+        """The number of the plan for such counts."""
+        far = np.log1p(self.counts) - np.log1p(counts)
+        return int(self.plans[(far * far).sum(axis=1).argmin()])
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> PlanChoice:
+        return PlanChoice(**{key: np.array(data[key], np.int64) for key in ("counts", "plans")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenImage:
-    """Everything needed to run a model at any sizes."""
+    """Everything needed to run a model at any sizes. Its own plan does for all of them; others may
+    take less time at some."""
 
     name: str
     target: Target
@@ -140,6 +181,29 @@ class OpenImage:
     versions: tuple[tuple[str, str], ...]
     objects: tuple[bytes, ...] = field(repr=False)
     constants: Bytes = field(repr=False)
+    further: tuple[OpenPlan, ...] = ()
+    choice: PlanChoice | None = None
+    """None where there are no further plans."""
+
+    @property
+    def alone(self) -> OpenImage:
+        """The image with its own plan only."""
+        own = len(self.objects) - sum(plan.objects for plan in self.further)
+        return dataclasses.replace(self, further=(), choice=None, objects=self.objects[:own])
+
+    @property
+    def plans(self) -> tuple[OpenPlan, ...]:
+        """Its own one, and the further ones."""
+        own = OpenPlan(
+            amounts=AMOUNTS,
+            rows=self.rows,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            output_bytes=self.output_bytes,
+            table=self.table,
+            objects=len(self.alone.objects),
+        )
+        return (own, *self.further)
 
     def digest(self) -> str:
         """See `digest_of`."""
@@ -166,7 +230,21 @@ class OpenImage:
             versions=tuple((name, version) for name, version in data["versions"]),
             objects=objects,
             constants=constants,
+            further=tuple(OpenPlan.from_json(plan) for plan in data.get("further", ())),
+            choice=PlanChoice.from_json(data["choice"]) if data.get("choice") else None,
         )
+
+
+class _LoadedPlan:
+    """A plan's functions in memory."""
+
+    def __init__(self, plan: OpenPlan, library: Library) -> None:
+        self.plan = plan
+        amounts = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+        self.amounts = amounts(library.address(plan.amounts))
+        self.words = plan.table.words.copy()
+        addresses = {name: library.address(name) for name in set(plan.table.drivers)}
+        self.words[:, 0] = [addresses[name] for name in plan.table.drivers]
 
 
 class OpenCode:
@@ -174,30 +252,30 @@ class OpenCode:
 
     def __init__(self, image: OpenImage, library: Library) -> None:
         self.image, self.library = image, library
-        amounts = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-        self._amounts = amounts(library.address(AMOUNTS))
+        self.plans = tuple(_LoadedPlan(plan, library) for plan in image.plans)
         word = ctypes.c_int64
         table = ctypes.CFUNCTYPE(None, ctypes.c_void_p, word, word, ctypes.c_void_p)
         self.run_table = table(library.address(TABLE))
-        self._words = image.table.words.copy()
-        addresses = {name: library.address(name) for name in set(image.table.drivers)}
-        self._words[:, 0] = [addresses[name] for name in image.table.drivers]
 
-    def at(self, sizes: Mapping[str, int]) -> OpenCalls:
-        """The model at these sizes, by name."""
+    def at(self, sizes: Mapping[str, int], number: int | None = None) -> OpenCalls:
+        """The model at these sizes, by name, by the plan for them or the one of that number."""
         image = self.image
         counts = np.array([u.count(sizes[u.name]) for u in image.units], np.int64)
-        values = np.empty(image.rows + 1, np.int64)
-        self._amounts(counts.ctypes.data, values.ctypes.data)
+        if number is None:
+            number = image.choice.at(counts) if image.choice is not None else 0
+        loaded = self.plans[number]
+        plan = loaded.plan
+        values = np.empty(plan.rows + 1, np.int64)
+        loaded.amounts(counts.ctypes.data, values.ctypes.data)
         known = values.tolist()
-        table, workspace_bytes = image.table.calls(self._words, values)
+        table, workspace_bytes = plan.table.calls(loaded.words, values)
         return OpenCalls(
             image=ModelImage(
                 name=image.name,
                 target=image.target,
-                inputs=tuple([port.at(known) for port in image.inputs]),
-                outputs=tuple([port.at(known) for port in image.outputs]),
-                output_bytes=tuple([known[row] for row in image.output_bytes]),
+                inputs=tuple([port.at(known) for port in plan.inputs]),
+                outputs=tuple([port.at(known) for port in plan.outputs]),
+                output_bytes=tuple([known[row] for row in plan.output_bytes]),
                 kernels=(),
                 arena_bytes=known[-1],
                 workspace_bytes=workspace_bytes,

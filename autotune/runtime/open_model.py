@@ -138,7 +138,7 @@ class AnySizeProgram:
 
     def _reserved_bytes(self, code: OpenCode) -> int:
         """Bytes that a run at the largest sizes works in, within what is reserved."""
-        ranges = dict(self.image.types.ranges)
-        image = code.at({name: allowed.most for name, allowed in ranges.items()}).image
-        wanted = image.arena_bytes + image.workspace_bytes
+        most = {name: allowed.most for name, allowed in self.image.types.ranges}
+        images = [code.at(most, number).image for number in range(len(code.plans))]
+        wanted = max(image.arena_bytes + image.workspace_bytes for image in images)
         return max(0, min(wanted, self._room // RESERVED_SHARE))

@@ -45,7 +45,9 @@ class Pool:
     """Safe to use from several threads. A signal's handler may close it during a run of its own
     thread, whose session then goes when the run ends."""
 
-    def __init__(self, make: Callable[[], Session], limit: Callable[[], int], model: str) -> None:
+    def __init__(
+        self, make: Callable[[], Session], limit: Callable[[], int], model: object
+    ) -> None:
         """`limit`: asked where a run finds no free session, since a process's cores may change.
         `model`: what a ClosedError calls it."""
         self._make: Callable[[], Session] | None = make  # None: closed

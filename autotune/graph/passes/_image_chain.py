@@ -15,6 +15,7 @@ from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter, ints, kind_of, use_counts
 from autotune.ops import conv, pool
 from autotune.ops.window import Window
+from autotune.sizes import surely_at_most
 
 Rows = tuple[int, int]
 """First row and end."""
@@ -48,6 +49,12 @@ class ImageChain:
         step = -(-self.height // count)
         return [(at, min(at + step, self.height)) for at in range(0, self.height, step)]
 
+    def even(self, count: int) -> list[Rows]:
+        """Output rows in `count` strips that differ by one row at most; any number of rows, of
+        which only a run may know, has these."""
+        ends = [self.height * n // count for n in range(count + 1)]
+        return list(itertools.pairwise(ends))
+
     def needed(self, rows: Rows) -> list[Rows]:
         """The rows of each node's result, and before them those of the input, for output rows."""
         out = [rows]
@@ -55,7 +62,7 @@ class ImageChain:
             if is_windowed(self.graph, node):
                 window = row_window(self.graph, node)
                 first, end = _reach(window, rows)
-                rows = max(0, first), min(window.extent, end)
+                rows = _within(window.extent, first, end)
             out.append(rows)
         return out[::-1]
 
@@ -129,6 +136,12 @@ def _reach(window: Window, rows: Rows) -> Rows:
     """Input rows, some of them perhaps in the padding, of these output rows."""
     last = (rows[1] - 1) * window.stride + (window.kernel - 1) * window.dilation
     return rows[0] * window.stride - window.before, last - window.before + 1
+
+
+def _within(extent: int, first: int, end: int) -> Rows:
+    """The part of these rows that an image has. UndecidedError where its size decides that."""
+    low = first if surely_at_most(0, first) else max(0, first)
+    return low, end if surely_at_most(end, extent) else min(extent, end)
 
 
 def _sliced(new: Rewriter, value: str, like: Node, held: Rows, wanted: Rows) -> str:

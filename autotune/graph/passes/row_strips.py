@@ -7,10 +7,11 @@ placements, so what is gained is that a strip's intermediate results never leave
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autotune.graph.ir import Graph
-from autotune.graph.passes._image_chain import ImageChain, image_chains
+from autotune.graph.passes._image_chain import ImageChain, Rows, image_chains
 from autotune.graph.rewriter import Rewriter
 from autotune.machine.cpu import strip_cycles, strip_start_cycles, strip_stream_cycles
 from autotune.machine.speeds import CpuSpeeds, shipped_speeds
@@ -19,7 +20,7 @@ _SURE = 0.05
 """Share of a chain's work that must be gained: the estimate is a coarse one (chosen)."""
 _CAUTION = 2
 """Times that the cost of strips counts, for the same reason."""
-_OUTGROWN = 4
+OUTGROWN = 4
 """Sizes of a core's own cache from which strips' results gain nothing, and of results that strips
 are worth trying for; those of one size gain all, between them the gain falls evenly."""
 _WAYS = 2
@@ -43,7 +44,7 @@ class RowStrips:
     def run(self, graph: Graph) -> Graph:
         chains = {
             c.output: (c, self._strips(c))
-            for c in image_chains(graph, _OUTGROWN * self.cache_bytes)
+            for c in image_chains(graph, OUTGROWN * self.cache_bytes)
         }
         chains = {end: (chain, count) for end, (chain, count) in chains.items() if count > 1}
         inside = {node.output for chain, _ in chains.values() for node in chain.nodes}
@@ -62,20 +63,21 @@ class RowStrips:
         should gain enough to be sure."""
         if self.strips:
             return min(self.strips, chain.height)
-        gains = {count: self._gain(chain, count) for count in range(2, self.most + 1)}
+        strips = {count: chain.split(count) for count in range(2, self.most + 1)}
+        gains = {n: self.gain(chain, each) for n, each in strips.items() if len(each) == n}
         gains = {count: gain for count, gain in gains.items() if gain > 0}
         equal = {count: gain for count, gain in gains.items() if chain.height % count == 0}
         candidates = equal or gains
         return max(candidates, key=lambda count: candidates[count], default=1)
 
-    def _gain(self, chain: ImageChain, count: int) -> float:
-        """Cycles that so many strips should save, less what is needed to be sure."""
-        strips = chain.split(count)
-        if len(strips) != count or not chain.whole_tiles(strips):
+    def gain(self, chain: ImageChain, strips: Sequence[Rows]) -> float:
+        """Cycles that strips should save, less what is needed to be sure."""
+        count = len(strips)
+        if not chain.whole_tiles(strips):
             return 0.0
         needed = [chain.needed(rows) for rows in strips]
         held = max(map(chain.held_bytes, needed))
-        outgrown = (_OUTGROWN - held / self.cache_bytes) / (_OUTGROWN - 1)
+        outgrown = (OUTGROWN - held / self.cache_bytes) / (OUTGROWN - 1)
         fit = min(1.0, max(0.0, outgrown))
         moved = (
             strip_stream_cycles(self.speeds, nbytes, self.cache_bytes)
