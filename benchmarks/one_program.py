@@ -125,11 +125,12 @@ def measure(folder: Folder, options: argparse.Namespace) -> None:
         engines["openvino"] = openvino_run(data, 1)
     largest = max(folder.sizes, key=lambda sizes: math.prod(sizes.values()))
     model.run(feeds_at(model, largest))
-    before = feeds_at(model, {symbol: low for symbol, (low, _, _) in folder.ranges.items()})
+    smallest = {symbol: low for symbol, (low, _, _) in folder.ranges.items()}
     for sizes in folder.missing():
         if time.perf_counter() - start > options.seconds:
             return
-        row = measured(folder, model, engines, before, sizes)
+        other = feeds_at(model, smallest if sizes != smallest else folder.sizes[0])
+        row = measured(folder, model, engines, other, sizes)
         folder.add(row)
         least = row["least_s"]
         print(
