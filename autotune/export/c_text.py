@@ -116,7 +116,7 @@ def _pointer(face: Interface, base: int) -> str:
     if base == CONSTANTS:
         return "(char *)weights"
     if base in face.blocks:
-        return f"instance->memory + {face.blocks[base]}"
+        return f"&instance->memory[{face.blocks[base]}]"
     if base < FIRST_INPUT + len(face.inputs):
         return f"(char *)inputs[{base - FIRST_INPUT}]"
     return f"(char *)outputs[{next(n for n, b in face.direct.items() if b == base)}]"

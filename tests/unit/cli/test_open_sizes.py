@@ -104,7 +104,7 @@ def test_a_program_for_all_sizes_is_a_file(capsys: Captured) -> None:
         (("bench", "--profile", "--at", "B=1", "--at", "S=1"), "--profile and --json are for fi"),
         (
             ("export", "--format", "c", "-o", "out"),
-            "sizes of sum.model are open (B, S), and this takes models of",
+            "a model that is compiled already has no C any more; export the model it came from",
         ),
     ],
 )
