@@ -65,7 +65,7 @@ def _emitted(text: str, target: Target, emit: str) -> Any:
 
 def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:
     """A written kernel, and what it is called with."""
-    driver = run_text(symbol, len(program.params) + bool(program.symbols), target)
+    driver = run_text(symbol, len(program.params), target, len(program.symbols))
     parts = [support_text(target), *kernel.declarations, kernel.function, driver, ""]
     return "\n".join(parts[0 if parts[0] else 1 :])
 

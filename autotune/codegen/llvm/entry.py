@@ -38,12 +38,19 @@ def support_text(target: Target) -> str:
     return "\n".join(lines)
 
 
-def run_text(symbol: str, params: int, target: Target) -> str:
-    """NAME_run(args, repeats): the kernel `repeats` times."""
-    words = [argument(i) for i in range(params + 1)]
+def run_text(symbol: str, params: int, target: Target, sizes: int = 0) -> str:
+    """NAME_run(args, repeats): the kernel `repeats` times. `params`: of tensors; where there are
+    `sizes`, a pointer to so many comes after these, and the workspace last."""
+    pointers = [f"ptr %b{i}" for i in range(params + bool(sizes) + 1)]
+    own: list[str] = []
+    if sizes and target.threads > 1:
+        words, own = _tensors_and_sizes(params, sizes)
+        pointers[params] = "ptr %sizes"
+    else:
+        words = [argument(i) for i in range(len(pointers))]
     words += [Word(kind="i64", name="%repeats", lines=()), *counts({symbol: "%repeats"}, target)]
-    pointers = [f"ptr %b{i}" for i in range(params + 1)]
     body = [
+        *own,
         "  br label %loop",
         "loop:",
         "  %i = phi i64 [ 0, %work ], [ %next, %loop ]",
@@ -55,6 +62,27 @@ def run_text(symbol: str, params: int, target: Target) -> str:
     ]
     counter = f"@{symbol}_calls = global i64 0\n" if target.threads > 1 else ""
     return counter + job_text(f"{symbol}_run", "ptr %args, i64 %repeats", words, body, target)
+
+
+def _tensors_and_sizes(params: int, sizes: int) -> tuple[list[Word], list[str]]:
+    """A kernel's arguments with sizes by value, and how a thread puts these where the kernel looks
+    for them. Where they came from may hold those of another run when a late thread gets there: it
+    would find iterations that nobody has claimed."""
+    place = argument(params)
+    words = [argument(i) for i in (*range(params), params + 1)]
+    own = [f"  %sizes = alloca [{sizes} x i64]"]
+    for n in range(sizes):
+        load = (
+            f"  %from{n} = getelementptr i64, ptr {place.name}, i64 {n}",
+            f"  %size{n} = load i64, ptr %from{n}",
+        )
+        lines = load if n else (*place.lines, *load)
+        words.append(Word(kind="i64", name=f"%size{n}", lines=lines))
+        own += [
+            f"  %to{n} = getelementptr i64, ptr %sizes, i64 {n}",
+            f"  store i64 %size{n}, ptr %to{n}",
+        ]
+    return words, own
 
 
 def entry_text(calls: Sequence[EntryCall], target: Target, symbol: str) -> str:

@@ -16,6 +16,8 @@ import pytest
 from autotune.codegen import BACKENDS
 from autotune.codegen.base import EntryCall
 from autotune.codegen.elf.loader import ElfLibrary
+from autotune.codegen.llvm.entry import run_text
+from autotune.codegen.llvm.team import CURRENT
 from autotune.codegen.loader import load
 from autotune.program.ir import Alloc, Buffer, Const, For, Load, Program, Stmt, Store, index
 from autotune.target import host_target
@@ -71,6 +73,16 @@ def test_a_late_thread_finds_nothing_to_do() -> None:
     call(1, 1)
     assert (out[0] == 2).all()
     assert (out[1] == 1 + 2).all()
+
+
+def test_a_job_s_sizes_are_its_own() -> None:
+    # Where the caller has them others may be by the time that a late thread looks there.
+    job = run_text("k", 2, host_target(2), sizes=3).partition("@k_run_job(")[2].partition("\n}")[0]
+    first, _, begun = job.partition(f"@{CURRENT}")
+    assert begun
+    assert all(f"%size{n} = load i64, ptr %w" in first for n in range(3))
+    assert "load" not in begun
+    assert "ptr %b1, ptr %sizes, ptr %b3" in begun
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])

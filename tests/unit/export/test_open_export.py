@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 from pathlib import Path
 
@@ -76,6 +77,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> SizedModel:
     model = autotune.compile(network(tmp_path_factory.mktemp("open")), ranges=RANGES)
     assert isinstance(model, SizedModel)
     assert model.serves_all
+    return model
+
+
+@pytest.fixture(scope="module")
+def on_two_threads(tmp_path_factory: pytest.TempPathFactory) -> SizedModel:
+    folder = tmp_path_factory.mktemp("threads")
+    model = autotune.compile(network(folder), ranges=RANGES, threads=2)
+    assert isinstance(model, SizedModel)
     return model
 
 
@@ -179,15 +188,30 @@ def test_memory_of_the_caller_s_serves_what_fits_in_it(small: SizedModel, tmp_pa
     )
 
 
-def test_two_threads_and_weights_in_a_file(tmp_path: Path) -> None:
-    model = autotune.compile(network(tmp_path), ranges=RANGES, threads=2)
-    assert isinstance(model, SizedModel)
+def test_two_threads_and_weights_in_a_file(on_two_threads: SizedModel, tmp_path: Path) -> None:
+    model = on_two_threads
     library = library_of(model, tmp_path / "out", weights="file")
     code, instance = library.create(bytes(tmp_path / "out" / "model.weights"))
     assert code == 0
     for sizes in SIZES:
         check(model, library, instance, sizes)
     library.destroy(instance)
+
+
+def test_threads_that_come_late_find_the_sizes_of_their_own_run(
+    on_two_threads: SizedModel, tmp_path: Path
+) -> None:
+    library = library_of(on_two_threads, tmp_path)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # the second thread waits for the first one's core
+    try:
+        code, instance = library.create()
+        assert code == 0
+        for sizes in SIZES * 40:
+            check(on_two_threads, library, instance, sizes)
+        library.destroy(instance)
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @needs("cc")
