@@ -43,8 +43,6 @@ STRIPS = 12
 """Kernels of a task, for strips of different lengths."""
 STRIPS_OF_ONE = 20
 """The same where a single dimension is open."""
-
-
 STRIPS_OF_SOURCE = 3
 """The same in C, whose kernels are long texts that a compiler of the user's reads."""
 
