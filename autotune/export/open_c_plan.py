@@ -1,5 +1,5 @@
-"""An instance of open sizes in C99. In: an OpenImage and its interface. Out: tables of allowed sizes
-and of the lines that calls choose from, an instance's head, and the function that fills it.
+"""An instance of open sizes in C99. In: an OpenImage and its interface. Out: tables of allowed
+sizes and of lines that calls choose from, an instance's head, and the function that fills it.
 """
 
 from __future__ import annotations
