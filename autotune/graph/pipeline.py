@@ -17,6 +17,7 @@ from autotune.graph.passes.cut_taps import CutTaps
 from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.depthwise_planes import DepthwisePlanes
 from autotune.graph.passes.dilated_strips import DilatedStrips
+from autotune.graph.passes.drop_constant_channels import DropConstantChannels
 from autotune.graph.passes.exact_quotients import ExactQuotients
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
@@ -58,6 +59,7 @@ CLEAN: tuple[Pass, ...] = (
     RemoveIdentities(),
     FoldConstants(),
     CanonicalWeights(),
+    DropConstantChannels(),
     CutTaps(),
     FoldFlatten(),
     FoldAffine(),

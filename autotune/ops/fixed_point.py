@@ -1,9 +1,10 @@
-"""requantize(x, multiplier, shift; rounding, least_shift): integers times fixed-point numbers.
+"""requantize(x, multiplier, shift; rounding, least_shift, bits): integers times fixed-point numbers.
 
 x * multiplier / 2**shift of int32, where multipliers and shifts are one for all or broadcast as in
 numpy. Rounding `once`: to the nearest integer, halves up. `twice`, where the shift is above 31: to
 the nearest of x * multiplier / 2**31, halves up, then of that divided, halves away from zero. So
-scale TensorFlow Lite's reference kernels sums of products.
+scale TensorFlow Lite's reference kernels sums of products. `up`: as `twice`, but for halves below
+zero, which go up the second time as well: the same where nothing below zero is told apart.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ class Requantize:
         require(whole, f"requantize: inputs must be int32, got {found}")
         least = integer(attrs, "least_shift", SHIFTS[0])
         require(least in SHIFTS, f"requantize: least_shift must be 1 to 62, got {least}")
-        _twice(attrs)
+        bits = integer(attrs, "bits", _PRODUCT)
+        require(0 < bits <= _PRODUCT, f"requantize: bits must be 1 to 31, got {bits}")
+        if _rounding(attrs) == "up":
+            short = least >= _PRODUCT and bits < _PRODUCT
+            require(short, "requantize: rounding up takes least_shift 31 or more, bits 30 or less")
         return TensorType(
             dtype="int32", shape=broadcast_shape(self.name, [t.shape for t in types])
         )
@@ -56,8 +61,11 @@ class Requantize:
         axes = axes_of(output[1].shape)
         x, multiplier, shift = (broadcast_load(name, t.shape, axes) for name, t in inputs)
         product = fn("mul", fn("to_int64", x), fn("to_int64", multiplier))
-        least, twice = integer(attrs, "least_shift", SHIFTS[0]), _twice(attrs)
-        if twice and least > _PRODUCT:
+        least, rounding = integer(attrs, "least_shift", SHIFTS[0]), _rounding(attrs)
+        twice = rounding == "twice"
+        if rounding == "up":
+            body = _halved_up(_upper(x, multiplier), shift)
+        elif twice and least > _PRODUCT:
             body = _halved_away(_nearest(product), fn("sub", shift, _whole(_PRODUCT)))
         elif not twice and least > _PRODUCT + 1:
             upper = fn("to_int32", fn("shift_right", product, Const(32, "int64")))
@@ -74,16 +82,33 @@ class Requantize:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x, multiplier, shift = (np.asarray(a).astype(np.int64) for a in arrays)
-        first = np.minimum(shift, _PRODUCT) if _twice(attrs) else shift
+        rounding = _rounding(attrs)
+        first = shift if rounding == "once" else np.minimum(shift, _PRODUCT)
         near = (x * multiplier + (np.int64(1) << (first - 1))) >> first
         rest = shift - first
+        if rounding == "up":
+            return np.asarray((near + ((np.int64(1) << rest) >> 1)) >> rest).astype(np.int32)
         mask = (np.int64(1) << rest) - 1
         more = (near & mask) > (mask >> 1) + (near < 0)
         return np.asarray((near >> rest) + (more & (rest > 0))).astype(np.int32)
 
 
-def _twice(attrs: Attrs) -> bool:
-    return text(attrs, "rounding", "once", ("once", "twice")) == "twice"
+def _rounding(attrs: Attrs) -> str:
+    return text(attrs, "rounding", "once", ("once", "twice", "up"))
+
+
+def _upper(x: Value, multiplier: Value) -> Value:
+    """x * multiplier / 2**31, halves up: the upper half of twice that."""
+    product = fn("mul", fn("to_int64", fn("mul", x, _whole(2))), fn("to_int64", multiplier))
+    half = fn("add", product, Const(1 << 31, "int64"))
+    return fn("to_int32", fn("shift_right", half, Const(32, "int64")))
+
+
+def _halved_up(x: Value, shift: Value) -> Value:
+    """x / 2**(shift - 31), halves up, for |x| below 2**30."""
+    half = fn("shift_right", _whole(1 << 30), fn("bit_and", fn("sub", _whole(62), shift), _MASK))
+    rest = fn("bit_and", fn("sub", shift, _whole(_PRODUCT)), _MASK)
+    return fn("shift_right", fn("add", x, half), rest)
 
 
 def _nearest(product: Value) -> Value:
@@ -115,6 +140,9 @@ def _halved(x: Value, count: Value, dtype: str) -> Value:
 
 def _whole(value: int) -> Const:
     return Const(value, "int32")
+
+
+_MASK = _whole(31)
 
 
 OPS.add(Requantize.name, Requantize())

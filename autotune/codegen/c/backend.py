@@ -18,7 +18,7 @@ from autotune.codegen.c.source import CSource, encoded_calls
 from autotune.codegen.c.statement import Workspace
 from autotune.errors import BuildError
 from autotune.program.analysis import is_shared
-from autotune.program.ir import Alloc, For, Program, Stmt
+from autotune.program.ir import Alloc, Buffer, For, Program, Stmt
 from autotune.target import Target
 
 _HEAD = """#include <math.h>
@@ -101,6 +101,13 @@ class _FunctionWriter(CompactWriter):
         with self.block(""):
             self._scratch(stmt, private=True)
             self.body(stmt.body)
+
+    def memory(self, nbytes: int) -> str | None:
+        if self.target.threads > 1:
+            return None
+        words = Buffer.dense(f"memory{self.workspace.size}", "uint32", (nbytes // 4,), "scratch")
+        start, _ = self.workspace.add(words)
+        return f"(char *)workspace + {amount_text(start)}"
 
     def _scratch(self, stmt: Alloc, private: bool) -> None:
         """A place in the workspace; a private one per thread."""

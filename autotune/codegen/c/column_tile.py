@@ -25,6 +25,13 @@ from autotune.program import ir
 _OFFSETS = range(4096)
 """What a load may add to an address (specified)."""
 
+HALVES = """static inline u32 halves(i32 low, i32 high) {
+    u32 out;
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(out) : "r"(low), "r"(high));
+    return out;
+}"""
+"""C of two numbers in a word."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteColumns:
@@ -90,8 +97,10 @@ class HeldWeights:
             for t in range(self.taps)
         ]
         left = [weight(self.rows - 1, t) for t in range(self.taps * (self.rows % 2))]
-        pairs += itertools.zip_longest(left[::2], left[1::2], fillvalue="0")
-        return [f"(u32)(uint16_t){a} | (u32){b} << 16" for a, b in pairs]
+        words = [
+            f"halves({a}, {b})" for a, b in [*pairs, *zip(left[::2], left[1::2], strict=False)]
+        ]
+        return [*words, *(f"(u32){a}" for a in left[::2][len(left) // 2 :])]
 
     def product(self, row: int, tap: int, total: str) -> str:
         """The instruction that adds a column's pair of rows, or its last one, to a sum."""

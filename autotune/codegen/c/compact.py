@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+from dataclasses import dataclass
 
 from autotune.codegen.c.column_tile import (
+    HALVES,
     ByteColumns,
     HeldWeights,
     column_tile_of,
@@ -26,15 +28,19 @@ from autotune.codegen.c.compact_values import (
     operations_of,
     repeated_in,
     statements_of,
+    upper_product,
     values_of,
 )
 from autotune.codegen.c.dialect import Dialect
 from autotune.codegen.c.dot_match import tile_of
+from autotune.codegen.c.dot_tile import DotTile
 from autotune.codegen.c.statement import CStatementWriter
 from autotune.codegen.c.vector_tile import INTRINSICS, VECTORS, vector_lines
+from autotune.codegen.c.widened_tile import WidenedRows, bytes_of, fits, routine, widening
 from autotune.codegen.expression import Val
 from autotune.program import ir
 from autotune.program.rewrite import accesses_of
+from autotune.sizes import any_size
 from autotune.target import Target
 
 UNROLLED_STATEMENTS = 12
@@ -78,6 +84,26 @@ _HIGH_PRODUCT = f"""static inline i32 high_product(i32 a, i32 b) {{
 #endif
 }}"""
 
+_UPPER_PRODUCT = f"""static inline i32 upper_product(i32 a, i32 b, i32 c) {{
+{_ASSEMBLER}
+    i32 out;
+    __asm__("smmlar %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+#else
+    return (i32)(((i64)a * b + 2147483648) >> 32) + c;
+#endif
+}}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """A loop that is being written: where it begins."""
+
+    name: str
+    line: int
+    depth: int
+    extent: int
+
 
 class CompactWriter(CStatementWriter):
     """Writes statements compactly where the target is compact, and else as they are."""
@@ -96,6 +122,8 @@ class CompactWriter(CStatementWriter):
         """Weights of a window that are in registers around the loop that is being written."""
         self._kept: dict[str, str] = {}
         """What has been loaded of constants before that loop, by its text."""
+        self._around: list[_Around] = []
+        """Loops that are being written."""
         self._leaves: dict[ir.Value, Val] | None = None
         """Arguments of the function that is being written."""
 
@@ -147,7 +175,7 @@ class CompactWriter(CStatementWriter):
             return False
         tile = tile_of(self, loop) if loop.kind == "serial" else None
         window = self._window(loop) if tile is None and self._held else None
-        lines = tile.lines() if tile else None
+        lines = (self._widened(tile) or tile.lines()) if tile else None
         vectors = vector_lines(tile) if tile and self._has_vectors else None
         if window and self._held and window.weights == self._held[0]:
             columns = column_tile_of(self, window, self._held[1])
@@ -170,6 +198,43 @@ class CompactWriter(CStatementWriter):
         self._in_plain = False
         self.lines.append("#endif")
         return True
+
+    def _counted(self, var: str, extent: int, body: tuple[ir.Stmt, ...]) -> None:
+        around = _Around(
+            name=self.identifier(var), line=len(self.lines), depth=self.depth, extent=extent
+        )
+        self._around.append(around)
+        super()._counted(var, extent, body)
+        self._around.pop()
+
+    def _widened(self, tile: DotTile) -> list[str] | None:
+        """The tile by rows that are widened before the loop around it, which is written there;
+        None where that loop moves them, or it gains nothing."""
+        around = self._around[-1] if self._around and not self._has_vectors else None
+        if around is None or re.search(rf"\b{around.name}\b", tile.rows.pointer):
+            return None
+        if any_size((around.extent,)) or not fits(tile.rows, tile.words, tile.runs, around.extent):
+            return None
+        place = f"f{around.line}"
+        rows = WidenedRows(rows=tile.rows, words=tile.words, runs=tile.runs, place=place)
+        lines = rows.tile_lines(tile)
+        memory = self.memory(bytes_of(tile.words, tile.runs)) if lines else None
+        if memory is None:
+            return None
+        self.helpers.type("uint32")
+        self.helpers.written(_ACLE, _ACLE)
+        for text in (routine(), widening(tile.rows.kind, tile.rows.dtype)):
+            self.helpers.written(text, f"{_TILES}\n{text}\n#endif")
+        before = [f"u32 *const {place} = (u32 *)({memory});", *rows.lines()]
+        space = "    " * around.depth
+        self.lines[around.line : around.line] = [
+            _TILES, *(space + line for line in before), "#endif"
+        ]  # fmt: skip
+        return lines
+
+    def memory(self, nbytes: int) -> str | None:  # noqa: ARG002
+        """C of memory for one call; None where there is none."""
+        return None
 
     def _window(self, stmt: ir.Stmt) -> ByteColumns | None:
         return window_of(
@@ -209,6 +274,7 @@ class CompactWriter(CStatementWriter):
         names = tuple(f"w{n}" for n in range(held.words))
         with self.block(""):
             self.helpers.type("uint32")
+            self.helpers.written(HALVES, f"{_TILES}\n{HALVES}\n#endif")
             self.lines.append(_TILES)
             for name, value in zip(names, values, strict=True):
                 self.line(f"const u32 {name} = {value};")
@@ -309,7 +375,9 @@ class CompactWriter(CStatementWriter):
         if self._leaves is not None and value in self._leaves:
             return self._leaves[value]
         if self._has_dsp and self.lanes == 1 and (factors := high_factors(value)):
-            return self._high_product(*(self.value(f) for f in factors))
+            return self._product("high_product", _HIGH_PRODUCT, factors)
+        if self._has_dsp and self.lanes == 1 and (parts := upper_product(value)):
+            return self._product("upper_product", _UPPER_PRODUCT, parts)
         if not (
             self.target.is_compact
             and self._leaves is None
@@ -321,12 +389,13 @@ class CompactWriter(CStatementWriter):
             return super().value(value)
         return self._outlined(value)
 
-    def _high_product(self, first: Val, second: Val) -> Val:
-        """A product by 2**31, halves up, in three instructions instead of five."""
+    def _product(self, name: str, function: str, args: tuple[ir.Value, ...]) -> Val:
+        """A product's rounded upper half by a function of few instructions."""
+        given = [self.value(a) for a in args]
         self.helpers.type("int64")
         self.helpers.type("uint32")
-        self.helpers.written(_HIGH_PRODUCT, _HIGH_PRODUCT)
-        return Val(f"high_product({first.text}, {second.text})", "int32", 1)
+        self.helpers.written(function, function)
+        return Val(f"{name}({', '.join(now.text for now in given)})", "int32", 1)
 
     def _outlined(self, value: ir.Apply) -> Val:
         """A call of a function that computes the expression of what it loads."""

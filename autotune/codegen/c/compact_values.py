@@ -8,12 +8,21 @@ from collections.abc import Iterator
 from autotune.program import ir
 
 
-def high_factors(value: ir.Value) -> tuple[ir.Value, ...] | None:
-    """The factors of (a * b + 2**30) / 2**31 of int32."""
+def upper_product(value: ir.Value) -> tuple[ir.Value, ...] | None:
+    """a, b, c of (a * b + 2**31) / 2**32 + c of int32."""
+    if not isinstance(value, ir.Apply) or value.fn != "add":
+        return None
+    factors = high_factors(value.args[0], 32)
+    return None if factors is None else (*factors, value.args[1])
+
+
+def high_factors(value: ir.Value, bits: int = 31) -> tuple[ir.Value, ...] | None:
+    """The factors of (a * b + 2**(bits - 1)) / 2**bits of int32."""
     if not isinstance(value, ir.Apply) or value.fn != "to_int32":
         return None
     at: ir.Value = value
-    for fn, last in (("to_int32", None), ("shift_right", 31), ("add", 1 << 30)):
+    steps = (("to_int32", None), ("shift_right", bits), ("add", 1 << (bits - 1)))
+    for fn, last in steps:
         if not isinstance(at, ir.Apply) or at.fn != fn:
             return None
         if last is not None and at.args[-1] != ir.Const(last, "int64"):

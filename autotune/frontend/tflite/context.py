@@ -33,6 +33,8 @@ TfliteImporter = Callable[["OperatorContext"], "str | tuple[str, ...]"]
 TFLITE_IMPORTERS: Registry[TfliteImporter] = Registry(
     "TensorFlow Lite operator", room="autotune.frontend.tflite.importer"
 )
+_PRODUCT_BITS, _DOUBLED_BITS = 31, 30
+"""Bits of a fixed-point multiplier, and what a sum of 32 bits may have to be taken twice."""
 MOVED = 128
 """How much more values of int8 are in graphs."""
 
@@ -206,6 +208,16 @@ class OperatorContext(Assembler):
         """int32 times real numbers, one for all or one per channel (the last dimension), as fixed
         point."""
         return self.requantized(total, *quantized_multipliers(np.asarray(factors)), rounding)
+
+    def scaled_sums(self, total: str, multipliers: Array, shifts: Array, most: Array) -> str:
+        """int32 that is no larger than `most` times multipliers / 2**shifts, as the result. Where
+        that begins at 0, all below is 0, however it is rounded."""
+        bits = max(int(most.max()).bit_length(), 1)
+        if self.result().point or bits > _DOUBLED_BITS or shifts.min() < _PRODUCT_BITS:
+            return self.requantized(total, multipliers, shifts)
+        operands = (self._parameter(a) for a in (multipliers, shifts))
+        limits = {"least_shift": _PRODUCT_BITS, "bits": _DOUBLED_BITS}
+        return self.op("requantize", total, *operands, rounding="up", **limits)
 
     def requantized(
         self, total: str, multipliers: Array, shifts: Array, rounding: str = "twice"

@@ -18,6 +18,8 @@ ONE = (1 << 31) - 1
 """The largest number of Q0.31, which stands for 1."""
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
 _LEAST_EXPONENT = -31
+_MOST_COUNT = 1 << 16
+"""Beyond what bytes have, whatever their zero point is."""
 _EXP_EIGHTH, _THIRD = round(math.exp(-1 / 8) * 2**31), round(2**31 / 3)
 _EXP_BITS = tuple((power, round(math.exp(-(2.0**power)) * 2**31)) for power in range(-2, 5))
 NEWTON_START, NEWTON_SLOPE = round(48 / 17 * 2**29), round(32 / 17 * 2**29)
@@ -42,6 +44,21 @@ def requantized(x: Array, factor: float) -> Array:
     wide = np.asarray(x, np.int64) * np.int64(multiplier) + (1 << (first - 1))
     near = np.right_shift(wide, first)
     return divided(near, shift - first)
+
+
+def settled(
+    sums: Array, constant: Array, multipliers: Array, shifts: Array
+) -> tuple[Array, Array, Array]:
+    """(sums, multipliers, shifts) where those that are `constant` are as small as what they become:
+    converters write the results of empty filters as sums of 31 bits and shifts of 60."""
+    first = np.minimum(shifts, 31)
+    near = (sums.astype(np.int64) * multipliers + (np.int64(1) << (first - 1))) >> first
+    counts = np.clip(divided(near, shifts - first), -_MOST_COUNT, _MOST_COUNT)
+    return (
+        np.where(constant, 2 * counts, sums),
+        np.where(constant, 1 << 30, multipliers),
+        np.where(constant, 31, shifts),
+    )
 
 
 def high_product(a: Array, b: Array | int) -> Array:

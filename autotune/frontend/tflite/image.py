@@ -10,6 +10,7 @@ import tflite
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.deconvolution import Geometry, phases
 from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
+from autotune.frontend.tflite.fixed_point import quantized_multipliers, settled
 from autotune.frontend.tflite.hybrid import (
     as_bytes,
     as_floats,
@@ -28,6 +29,8 @@ from autotune.types import Array
 
 _TOGETHER = 4
 """Channels that an instruction multiplies at once; fewer are filled up."""
+_MOST_BYTE = 255
+"""The largest number of a byte."""
 _ONE = 1 << 10
 """The share of a whole element, of those that bilinear resizes mix."""
 
@@ -80,11 +83,14 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
     )
     if n.has(2):
         bias = bias + n.array(2)
+    rows = n.tensor(1).dtype == "uint8"  # which scales as the only one of a layer's rows
+    scales = quantized_multipliers(product_factors(n, weights.shape[3], rows=rows))
+    most = _MOST_BYTE * np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2))
+    if not most.all():
+        bias, *scales = settled(bias, most == 0, *scales)
     if bias.any():
         total = n.op("add", total, n.constant(bias.astype(np.int32)))
-    rows = n.tensor(1).dtype == "uint8"  # which scales as the only one of a layer's rows
-    factors = product_factors(n, weights.shape[3], rows=rows)
-    return n.activated(n.scaled(total, factors), activation)
+    return n.activated(n.scaled_sums(total, *scales, most + np.abs(bias)), activation)
 
 
 def _by_bytes(

@@ -1,0 +1,184 @@
+"""A tile of sums of products of bytes, three rows by two columns, whose rows were widened before. In:
+a loop over blocks of columns, the tile inside it. Out: lines of C that widen rows around the loop,
+and those of the tile: a call of one routine of Arm's instructions, whatever the shapes are.
+
+Words of rows lie behind each other as halves of words, even bytes of each row, then odd ones:
+
+    load h0, h1, e0, e1, e2         two words of bytes, three of halves
+    t = even bytes of h0; s00 += t * e0; s10 += t * e1; s20 += t * e2; h0 = odd bytes; ...
+    load e0, e1, e2                 the odd ones
+    s00 += h0 * e0; ...
+
+That are 26 cycles of 24 products, where `dot_tile.py` takes 33: rows are widened once for all
+columns, and what is loaded is loaded in a row. A call has registers of its own, not C's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.codegen.c.dot_tile import WIDEN, DotTile, Side
+
+ROWS, COLUMNS = 3, 2
+"""What registers hold sums of: six, two pointers, two words of columns, three of rows, and one."""
+WORD_CYCLES, OTHER_WORD_CYCLES = 27.25, 33.0
+"""Cycles of a word of all rows and columns, here and in `dot_tile.py`, read off both."""
+CALL_CYCLES = 11.0
+"""Cycles of a call, there and back."""
+WIDENING_CYCLES, RUN_CYCLES = 23.0, 20.0
+"""Cycles of widening a word of all rows, and of beginning a run of words."""
+LONGEST_SHARE = 1.125
+"""Of that time, what a call may take: it is 150 bytes or more shorter, chosen."""
+MOST_BYTES = 1024
+"""Of widened rows, chosen: memory beside that of the values."""
+_UNROLLED = 4
+_WORD = 4
+_COLUMN_STEP = _WORD * COLUMNS
+_SUMS = ("r0", "r1", "r2", "r3", "r4", "r5")
+_NAME = "dot_3x2"
+
+
+def _word() -> list[str]:
+    """Instructions of one word of each row and column."""
+    rows = ("r10", "r11", "r12")
+    out = ["ldr r8, [r7], #8", "ldr r9, [r7, #-4]", *(f"ldr {r}, [r6], #4" for r in rows)]
+    for column, word in enumerate(("r8", "r9")):
+        out.append(f"sxtb16 lr, {word}")
+        out += [f"smlad {s}, {r}, lr, {s}" for s, r in zip(_SUMS[column::2], rows, strict=True)]
+        out.append(f"sxtb16 {word}, {word}, ror #8")
+    out += [f"ldr {r}, [r6], #4" for r in rows]
+    return out
+
+
+def _products() -> list[str]:
+    rows = ("r10", "r11", "r12")
+    return [
+        f"smlad {s}, {r}, {word}, {s}"
+        for column, word in enumerate(("r8", "r9"))
+        for s, r in zip(_SUMS[column::2], rows, strict=True)
+    ]
+
+
+def _entry(words: int) -> list[str]:
+    """Where calls of so many words, and of any fours more, begin."""
+    return [".thumb_func", f"{_NAME}_{words}:", "push {r8, lr}"]
+
+
+def routine() -> str:
+    """C of the routine: four words at a time, begun at any of them. r6: widened rows, r7: columns,
+    r8: the end of the rows."""
+    lines = []
+    for first in range(1, _UNROLLED):
+        lines += [*_entry(_UNROLLED - first), f"b {first}f"]
+    lines += [*_entry(0), "0:"]
+    for number in range(_UNROLLED):
+        if number:
+            lines.append(f"{number}:")
+        lines += _word()
+        if number == _UNROLLED - 1:
+            lines.append("ldr lr, [sp]")
+        lines += _products()
+    lines += ["cmp r6, lr", "bne 0b", "pop {r8, pc}"]
+    text = "\n".join(f'        "{line}\\n"' for line in lines)
+    return f"__attribute__((naked, used)) static void {_NAME}(void) {{\n    __asm__(\n{text});\n}}"
+
+
+def widening(kind: str, dtype: str) -> str:
+    """C of the function that widens three rows; it gives the place behind them."""
+    widen = WIDEN[dtype]
+    odd = "\n".join(
+        f'        __asm__("{widen} %0, %1, ror #8" : "=r"(out[{ROWS + n}]) : "r"({x}));'
+        for n, x in enumerate("xyz")
+    )
+    return f"""__attribute__((noinline)) static u32 *widened_{kind}(
+    const {kind} *p, ix row, u32 *out, ix words) {{
+    for (; words > 0; words--) {{
+        u32 x, y, z;
+        memcpy(&x, p, 4);
+        memcpy(&y, p + row, 4);
+        memcpy(&z, p + 2 * row, 4);
+        out[0] = (u32)__{widen}(x);
+        out[1] = (u32)__{widen}(y);
+        out[2] = (u32)__{widen}(z);
+{odd}
+        out += {2 * ROWS};
+        p += {_WORD};
+    }}
+    return out;
+}}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidenedRows:
+    """Three rows of a tile, widened into memory of their own."""
+
+    rows: Side
+    words: int
+    runs: int
+    place: str
+    """C variable of that memory."""
+
+    def lines(self) -> list[str]:
+        """C that widens them."""
+        apart = self.rows.offsets[1]
+        call = f"widened_{self.rows.kind}"
+        if self.runs == 1:
+            return [f"(void){call}({self.rows.pointer}, {apart}, {self.place}, {self.words});"]
+        first, many = f"{self.rows.pointer} + run * {self.rows.run_step}", self.runs
+        return [
+            "{",
+            f"    u32 *out = {self.place};",
+            f"    for (ix run = 0; run < {many}; run++)",
+            f"        out = {call}({first}, {apart}, out, {self.words});",
+            "}",
+        ]
+
+    def tile_lines(self, tile: DotTile) -> list[str] | None:
+        """C that adds all products of a tile of these rows; None where it is none."""
+        columns = tile.columns
+        words = tile.words * tile.runs
+        plain = columns.offsets == (0, _WORD) and columns.step == _COLUMN_STEP
+        plain = plain and columns.run_step in (0, tile.words * _COLUMN_STEP)
+        if tile.rows != self.rows or not plain or columns.dtype != "int8":
+            return None
+        names = [name for row in tile.sums for name in row]
+        return [
+            "{",
+            *(f'    register i32 q{n} __asm__("{r}") = {name};'
+              for n, (r, name) in enumerate(zip(_SUMS, names, strict=True))),
+            f'    register const u32 *qf __asm__("r6") = {self.place};',
+            f'    register const {columns.kind} *qh __asm__("r7") = {columns.pointer};',
+            f'    register const u32 *qe __asm__("r8") = {self.place} + {words * 2 * ROWS};',
+            f'    __asm__ volatile("bl {_NAME}_{words % _UNROLLED}"',
+            f'        : {", ".join(f"""{chr(34)}+r{chr(34)}(q{n})""" for n in range(6))}, '
+            '"+r"(qf), "+r"(qh), "+r"(qe)',
+            '        : : "r9", "r10", "r11", "r12", "lr", "cc", "memory");',
+            *(f"    {name} = q{n};" for n, name in enumerate(names)),
+            "}",
+        ]  # fmt: skip
+
+
+def bytes_of(words: int, runs: int) -> int:
+    """Bytes that widened rows take."""
+    return 2 * _WORD * ROWS * words * runs
+
+
+def widened_cycles(words: int, runs: int, blocks: int) -> float:
+    """Cycles of all tiles of so many blocks of columns."""
+    widening = WIDENING_CYCLES * words * runs + RUN_CYCLES * runs
+    return widening + blocks * (WORD_CYCLES * words * runs + CALL_CYCLES)
+
+
+def fits(rows: Side, words: int, runs: int, blocks: int) -> bool:
+    """Whether these rows are widened, for so many blocks of columns."""
+    offsets = rows.offsets
+    even = len(offsets) == ROWS and offsets[2] == 2 * offsets[1]
+    known = rows.step == _WORD and rows.dtype in WIDEN
+    return even and known and pays(words, runs, blocks)
+
+
+def pays(words: int, runs: int, blocks: int) -> bool:
+    """Whether widening is worth its time and its memory."""
+    others = OTHER_WORD_CYCLES * words * runs * blocks
+    fast = widened_cycles(words, runs, blocks) < LONGEST_SHARE * others
+    return fast and bytes_of(words, runs) <= MOST_BYTES
