@@ -1,7 +1,8 @@
-"""requantize(x, multiplier, shift; rounding, least_shift, bits): integers times fixed-point numbers.
+"""requantize(x, multiplier, shift; rounding, least_shift, bits): integers by fixed-point numbers.
 
-x * multiplier / 2**shift of int32, where multipliers and shifts are one for all or broadcast as in
-numpy. Rounding `once`: to the nearest integer, halves up. `twice`, where the shift is above 31: to
+x * multiplier / 2**shift of int32, where multipliers and shifts are one for all or broadcast as
+in numpy. Rounding `once`: to the nearest integer, halves up. `twice`, where the shift is above
+31: to
 the nearest of x * multiplier / 2**31, halves up, then of that divided, halves away from zero. So
 scale TensorFlow Lite's reference kernels sums of products. `up`: as `twice`, but for halves below
 zero, which go up the second time as well: the same where nothing below zero is told apart.

@@ -9,16 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from dataclasses import dataclass
 
-from autotune.codegen.c.column_tile import (
-    HALVES,
-    ByteColumns,
-    HeldWeights,
-    column_tile_of,
-    invariant_loads,
-    window_of,
-)
+from autotune.codegen.c.compact_tiles import ACLE, ASSEMBLER, TileWriter
 from autotune.codegen.c.compact_values import (
     below,
     byte_load,
@@ -32,15 +24,9 @@ from autotune.codegen.c.compact_values import (
     values_of,
 )
 from autotune.codegen.c.dialect import Dialect
-from autotune.codegen.c.dot_match import tile_of
-from autotune.codegen.c.dot_tile import DotTile
-from autotune.codegen.c.statement import CStatementWriter
-from autotune.codegen.c.vector_tile import INTRINSICS, VECTORS, vector_lines
-from autotune.codegen.c.widened_tile import WidenedRows, bytes_of, fits, routine, widening
 from autotune.codegen.expression import Val
 from autotune.program import ir
 from autotune.program.rewrite import accesses_of
-from autotune.sizes import any_size
 from autotune.target import Target
 
 UNROLLED_STATEMENTS = 12
@@ -48,22 +34,10 @@ UNROLLED_STATEMENTS = 12
 OUTLINED_CALLS = 8
 """Operations of an expression from which on it is a function, chosen: a call takes about as many
 instructions as three or four of them."""
-DSP = "+dsp"
-"""LLVM's name for instructions on halves and quarters of words (Armv7E-M, Armv8-M)."""
-MVE = "+mve"
-"""LLVM's name for vectors of the M profile (Helium)."""
 _EXTENDED = {"uint8": "__uxtb16", "int8": "__sxtb16"}
 """ACLE's functions that widen bytes 0 and 2 of a word."""
 _DOT_BYTES = 4
 """Products of a `dot` loop of bytes: a word of each operand."""
-_ASSEMBLER = "#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && defined(__OPTIMIZE__)"
-"""Where there is extended assembler, and no register is the frame's."""
-_TILES = f"{_ASSEMBLER} && !defined(__clang__)"
-"""The same for as many operands as there are registers, for which clang finds none: it has ACLE's
-functions, product by product."""
-_ACLE = """#if defined(__ARM_FEATURE_DSP)
-#include <arm_acle.h>
-#endif"""
 _UNUSED = """#if defined(__GNUC__)
 #define MAYBE_UNUSED __attribute__((unused))
 #else
@@ -72,7 +46,7 @@ _UNUSED = """#if defined(__GNUC__)
 """For functions that only the C beside assembler calls."""
 
 _HIGH_PRODUCT = f"""static inline i32 high_product(i32 a, i32 b) {{
-{_ASSEMBLER}
+{ASSEMBLER}
     u32 low, high;
     __asm__("smull %0, %1, %2, %3\\n"
             "lsrs %0, %0, #31\\n"
@@ -85,7 +59,7 @@ _HIGH_PRODUCT = f"""static inline i32 high_product(i32 a, i32 b) {{
 }}"""
 
 _UPPER_PRODUCT = f"""static inline i32 upper_product(i32 a, i32 b, i32 c) {{
-{_ASSEMBLER}
+{ASSEMBLER}
     i32 out;
     __asm__("smmlar %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(c));
     return out;
@@ -95,35 +69,14 @@ _UPPER_PRODUCT = f"""static inline i32 upper_product(i32 a, i32 b, i32 c) {{
 }}"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
-    """A loop that is being written: where it begins."""
-
-    name: str
-    line: int
-    depth: int
-    extent: int
-
-
-class CompactWriter(CStatementWriter):
+class CompactWriter(TileWriter):
     """Writes statements compactly where the target is compact, and else as they are."""
 
     def __init__(self, dialect: Dialect, program: ir.Program, target: Target) -> None:
-        super().__init__(dialect, program)
-        self.target = target
-        self._has_dsp = DSP in target.features.split(",")
-        self._has_vectors = MVE in target.features.split(",")
+        super().__init__(dialect, program, target)
         self._shared: dict[str, str] | None = None
         """What has been loaded of constants for the stores that are being written, by its text."""
         self._shared_depth = self._in_select = 0
-        self._in_plain = False
-        """Whether what is being written is beside assembler for the same."""
-        self._held: tuple[ir.Load, tuple[str, ...]] | None = None
-        """Weights of a window that are in registers around the loop that is being written."""
-        self._kept: dict[str, str] = {}
-        """What has been loaded of constants before that loop, by its text."""
-        self._around: list[_Around] = []
-        """Loops that are being written."""
         self._leaves: dict[ir.Value, Val] | None = None
         """Arguments of the function that is being written."""
 
@@ -169,124 +122,6 @@ class CompactWriter(CStatementWriter):
             and any(lane in b.index.vars() for b in value.bounds)
         )
 
-    def _tile(self, loop: ir.For) -> bool:
-        """A tile of sums over one run of words as assembler; False where it is none."""
-        if not self._has_dsp or self._in_plain or loop.kind not in ("serial", "unroll"):
-            return False
-        tile = tile_of(self, loop) if loop.kind == "serial" else None
-        window = self._window(loop) if tile is None and self._held else None
-        lines = (self._widened(tile) or tile.lines()) if tile else None
-        vectors = vector_lines(tile) if tile and self._has_vectors else None
-        if window and self._held and window.weights == self._held[0]:
-            columns = column_tile_of(self, window, self._held[1])
-            lines = columns.lines() if columns else None
-        forms = [(VECTORS, vectors), (_TILES, lines)]
-        written = [(condition, form) for condition, form in forms if form is not None]
-        if not written:
-            return False
-        self.helpers.type("uint32")
-        if vectors is not None:
-            self.helpers.type("int32")
-            self.helpers.written(INTRINSICS, INTRINSICS)
-        for number, (condition, form) in enumerate(written):
-            self.lines.append(condition.replace("#if", "#elif") if number else condition)
-            for line in form:
-                self.line(line)
-        self.lines.append("#else")
-        self._in_plain = True
-        self.loop(loop)
-        self._in_plain = False
-        self.lines.append("#endif")
-        return True
-
-    def _counted(self, var: str, extent: int, body: tuple[ir.Stmt, ...]) -> None:
-        around = _Around(
-            name=self.identifier(var), line=len(self.lines), depth=self.depth, extent=extent
-        )
-        self._around.append(around)
-        super()._counted(var, extent, body)
-        self._around.pop()
-
-    def _widened(self, tile: DotTile) -> list[str] | None:
-        """The tile by rows that are widened before the loop around it, which is written there;
-        None where that loop moves them, or it gains nothing."""
-        around = self._around[-1] if self._around and not self._has_vectors else None
-        if around is None or re.search(rf"\b{around.name}\b", tile.rows.pointer):
-            return None
-        if any_size((around.extent,)) or not fits(tile.rows, tile.words, tile.runs, around.extent):
-            return None
-        place = f"f{around.line}"
-        rows = WidenedRows(rows=tile.rows, words=tile.words, runs=tile.runs, place=place)
-        lines = rows.tile_lines(tile)
-        memory = self.memory(bytes_of(tile.words, tile.runs)) if lines else None
-        if memory is None:
-            return None
-        self.helpers.type("uint32")
-        self.helpers.written(_ACLE, _ACLE)
-        for text in (routine(), widening(tile.rows.kind, tile.rows.dtype)):
-            self.helpers.written(text, f"{_TILES}\n{text}\n#endif")
-        before = [f"u32 *const {place} = (u32 *)({memory});", *rows.lines()]
-        space = "    " * around.depth
-        self.lines[around.line : around.line] = [
-            _TILES, *(space + line for line in before), "#endif"
-        ]  # fmt: skip
-        return lines
-
-    def memory(self, nbytes: int) -> str | None:  # noqa: ARG002
-        """C of memory for one call; None where there is none."""
-        return None
-
-    def _window(self, stmt: ir.Stmt) -> ByteColumns | None:
-        return window_of(
-            stmt, lambda name: self.buffers[name].dtype if name in self.buffers else ""
-        )
-
-    def _window_below(self, loop: ir.For) -> ByteColumns | None:
-        """A window inside whose weights are the same all through the loop, its outermost such."""
-        if not self._has_dsp or self._held or loop.kind != "serial" or self._in_plain:
-            return None
-        inside = {x.var for x in ir.walk((loop,)) if isinstance(x, ir.For) and x.extent != 1}
-        for stmt in ir.walk(loop.body):
-            window = self._window(stmt)
-            if window is None or window.weights.buffer not in self.constants:
-                continue
-            read = {v for i in window.weights.indices for v in i.vars()}
-            if read & inside == {x.var for x in window.over}:
-                return window
-        return None
-
-    def _around_window(self, loop: ir.For, window: ByteColumns) -> None:
-        """The loop, behind what it reads of constants again and again."""
-        rows, taps = window.over
-        held = HeldWeights(rows=rows.extent, taps=taps.extent)
-        env = dict(self.env)
-        self.env.update((x.var, 0) for x in ir.walk((loop,)) if isinstance(x, ir.For))
-
-        def weight(row: int, tap: int) -> str:
-            self.env.update({rows.var: row, taps.var: tap})
-            return super(CompactWriter, self).load(window.weights).text
-
-        values = held.values(weight)
-        loads = invariant_loads(loop, list(self.constants))
-        kept = [super(CompactWriter, self).load(x) for x in loads]
-        self.env.clear()
-        self.env.update(env)
-        names = tuple(f"w{n}" for n in range(held.words))
-        with self.block(""):
-            self.helpers.type("uint32")
-            self.helpers.written(HALVES, f"{_TILES}\n{HALVES}\n#endif")
-            self.lines.append(_TILES)
-            for name, value in zip(names, values, strict=True):
-                self.line(f"const u32 {name} = {value};")
-            self.lines.append("#endif")
-            for number, now in enumerate(x for x in kept if x.lanes == 1 and x.dtype != "bool"):
-                self.line(f"const {self.helpers.type(now.dtype)} c{number} = {now.text};")
-                self._kept[now.text] = f"c{number}"
-            self._held = window.weights, names
-            self.loop(loop)
-            self._held = None
-            self._kept.clear()
-
     def _dot(self, loop: ir.For) -> bool:
         """The sum of four products of bytes as a call; False where that is not what it is."""
         if not self._has_dsp or loop.extent != _DOT_BYTES or len(loop.body) != 1:
@@ -328,7 +163,7 @@ class CompactWriter(CStatementWriter):
         low, high = (_EXTENDED[kind] for kind in kinds)
         name = f"dot_{first}_{second}"
         plain = " + ".join(f"a[{n}] * b[{n}]" for n in range(_DOT_BYTES))
-        for text in (_ACLE, _UNUSED):
+        for text in (ACLE, _UNUSED):
             self.helpers.written(text, text)
         self.helpers.written(
             name,

@@ -1,5 +1,5 @@
-"""A tile of sums of products of bytes, three rows by two columns, whose rows were widened before. In:
-a loop over blocks of columns, the tile inside it. Out: lines of C that widen rows around the loop,
+"""A tile of sums of products of bytes, three rows by two columns, whose rows were widened before.
+In: a tile inside a loop over blocks of columns. Out: lines of C that widen rows before the loop,
 and those of the tile: a call of one routine of Arm's instructions, whatever the shapes are.
 
 Words of rows lie behind each other as halves of words, even bytes of each row, then odd ones:
@@ -21,17 +21,20 @@ from autotune.codegen.c.dot_tile import WIDEN, DotTile, Side
 
 ROWS, COLUMNS = 3, 2
 """What registers hold sums of: six, two pointers, two words of columns, three of rows, and one."""
-WORD_CYCLES, OTHER_WORD_CYCLES = 27.25, 33.0
+WORD_CYCLES, OTHER_WORD_CYCLES = 28.5, 33.0
 """Cycles of a word of all rows and columns, here and in `dot_tile.py`, read off both."""
 CALL_CYCLES = 11.0
 """Cycles of a call, there and back."""
-WIDENING_CYCLES, RUN_CYCLES = 23.0, 20.0
-"""Cycles of widening a word of all rows, and of beginning a run of words."""
-LONGEST_SHARE = 1.125
+WIDENING_CYCLES, BEGIN_CYCLES = 23.0, 20.0
+"""Cycles of widening a word of all rows, and of a call for them."""
+LONGEST_SHARE = 1.2
 """Of that time, what a call may take: it is 150 bytes or more shorter, chosen."""
-MOST_BYTES = 1024
-"""Of widened rows, chosen: memory beside that of the values."""
-_UNROLLED = 4
+LARGEST_SHARE = 0.125
+"""Of the bytes of a kernel's data and results, what widened rows are less than, chosen: they are
+memory beside these, which has to be there in the fullest call only."""
+FEW_BYTES = 256
+"""What they may be anyway, chosen."""
+_UNROLLED = 2
 _WORD = 4
 _COLUMN_STEP = _WORD * COLUMNS
 _SUMS = ("r0", "r1", "r2", "r3", "r4", "r5")
@@ -60,12 +63,12 @@ def _products() -> list[str]:
 
 
 def _entry(words: int) -> list[str]:
-    """Where calls of so many words, and of any fours more, begin."""
+    """Where calls of so many words, and of any number of twos more, begin."""
     return [".thumb_func", f"{_NAME}_{words}:", "push {r8, lr}"]
 
 
 def routine() -> str:
-    """C of the routine: four words at a time, begun at any of them. r6: widened rows, r7: columns,
+    """C of the routine: two words at a time, begun at either. r6: widened rows, r7: columns,
     r8: the end of the rows."""
     lines = []
     for first in range(1, _UNROLLED):
@@ -84,13 +87,13 @@ def routine() -> str:
 
 
 def widening(kind: str, dtype: str) -> str:
-    """C of the function that widens three rows; it gives the place behind them."""
+    """C of the function that widens three rows."""
     widen = WIDEN[dtype]
     odd = "\n".join(
         f'        __asm__("{widen} %0, %1, ror #8" : "=r"(out[{ROWS + n}]) : "r"({x}));'
         for n, x in enumerate("xyz")
     )
-    return f"""__attribute__((noinline)) static u32 *widened_{kind}(
+    return f"""__attribute__((noinline)) static void widened_{kind}(
     const {kind} *p, ix row, u32 *out, ix words) {{
     for (; words > 0; words--) {{
         u32 x, y, z;
@@ -104,7 +107,6 @@ def widening(kind: str, dtype: str) -> str:
         out += {2 * ROWS};
         p += {_WORD};
     }}
-    return out;
 }}"""
 
 
@@ -114,31 +116,20 @@ class WidenedRows:
 
     rows: Side
     words: int
-    runs: int
     place: str
     """C variable of that memory."""
 
     def lines(self) -> list[str]:
         """C that widens them."""
         apart = self.rows.offsets[1]
-        call = f"widened_{self.rows.kind}"
-        if self.runs == 1:
-            return [f"(void){call}({self.rows.pointer}, {apart}, {self.place}, {self.words});"]
-        first, many = f"{self.rows.pointer} + run * {self.rows.run_step}", self.runs
-        return [
-            "{",
-            f"    u32 *out = {self.place};",
-            f"    for (ix run = 0; run < {many}; run++)",
-            f"        out = {call}({first}, {apart}, out, {self.words});",
-            "}",
-        ]
+        given = f"{self.rows.pointer}, {apart}, {self.place}, {self.words}"
+        return [f"widened_{self.rows.kind}({given});"]
 
     def tile_lines(self, tile: DotTile) -> list[str] | None:
         """C that adds all products of a tile of these rows; None where it is none."""
         columns = tile.columns
-        words = tile.words * tile.runs
+        words = tile.words
         plain = columns.offsets == (0, _WORD) and columns.step == _COLUMN_STEP
-        plain = plain and columns.run_step in (0, tile.words * _COLUMN_STEP)
         if tile.rows != self.rows or not plain or columns.dtype != "int8":
             return None
         names = [name for row in tile.sums for name in row]
@@ -158,27 +149,18 @@ class WidenedRows:
         ]  # fmt: skip
 
 
-def bytes_of(words: int, runs: int) -> int:
+def bytes_of(tile: DotTile) -> int:
     """Bytes that widened rows take."""
-    return 2 * _WORD * ROWS * words * runs
+    return 2 * _WORD * ROWS * tile.words
 
 
-def widened_cycles(words: int, runs: int, blocks: int) -> float:
-    """Cycles of all tiles of so many blocks of columns."""
-    widening = WIDENING_CYCLES * words * runs + RUN_CYCLES * runs
-    return widening + blocks * (WORD_CYCLES * words * runs + CALL_CYCLES)
-
-
-def fits(rows: Side, words: int, runs: int, blocks: int) -> bool:
-    """Whether these rows are widened, for so many blocks of columns."""
-    offsets = rows.offsets
+def fits(tile: DotTile, blocks: int, moved_bytes: int) -> bool:
+    """Whether a tile's rows are such, and widening them pays for so many blocks of columns of a
+    kernel whose data and results are so many bytes."""
+    rows, offsets, words = tile.rows, tile.rows.offsets, tile.words
     even = len(offsets) == ROWS and offsets[2] == 2 * offsets[1]
-    known = rows.step == _WORD and rows.dtype in WIDEN
-    return even and known and pays(words, runs, blocks)
-
-
-def pays(words: int, runs: int, blocks: int) -> bool:
-    """Whether widening is worth its time and its memory."""
-    others = OTHER_WORD_CYCLES * words * runs * blocks
-    fast = widened_cycles(words, runs, blocks) < LONGEST_SHARE * others
-    return fast and bytes_of(words, runs) <= MOST_BYTES
+    known = rows.step == _WORD and rows.dtype in WIDEN and tile.runs == 1
+    widened = WIDENING_CYCLES * words + BEGIN_CYCLES
+    cycles = widened + blocks * (WORD_CYCLES * words + CALL_CYCLES)
+    fast = cycles < LONGEST_SHARE * OTHER_WORD_CYCLES * words * blocks
+    return even and known and fast and bytes_of(tile) < max(LARGEST_SHARE * moved_bytes, FEW_BYTES)

@@ -49,8 +49,8 @@ def requantized(x: Array, factor: float) -> Array:
 def settled(
     sums: Array, constant: Array, multipliers: Array, shifts: Array
 ) -> tuple[Array, Array, Array]:
-    """(sums, multipliers, shifts) where those that are `constant` are as small as what they become:
-    converters write the results of empty filters as sums of 31 bits and shifts of 60."""
+    """(sums, multipliers, shifts) where those that are `constant` are as small as their results:
+    converters write those of empty filters as sums of 31 bits and shifts of 60."""
     first = np.minimum(shifts, 31)
     near = (sums.astype(np.int64) * multipliers + (np.int64(1) << (first - 1))) >> first
     counts = np.clip(divided(near, shifts - first), -_MOST_COUNT, _MOST_COUNT)

@@ -84,13 +84,13 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
     if n.has(2):
         bias = bias + n.array(2)
     rows = n.tensor(1).dtype == "uint8"  # which scales as the only one of a layer's rows
-    scales = quantized_multipliers(product_factors(n, weights.shape[3], rows=rows))
+    factors, shifts = quantized_multipliers(product_factors(n, weights.shape[3], rows=rows))
     most = _MOST_BYTE * np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2))
     if not most.all():
-        bias, *scales = settled(bias, most == 0, *scales)
+        bias, factors, shifts = settled(bias, most == 0, factors, shifts)
     if bias.any():
         total = n.op("add", total, n.constant(bias.astype(np.int32)))
-    return n.activated(n.scaled_sums(total, *scales, most + np.abs(bias)), activation)
+    return n.activated(n.scaled_sums(total, factors, shifts, most + np.abs(bias)), activation)
 
 
 def _by_bytes(

@@ -95,6 +95,7 @@ def constant_channels(graph: Graph) -> Mapping[str, Channels]:
         kind = graph.types[node.output]
         if kind.dtype not in _INTEGERS or any_size(kind.shape) or not channels_of(kind):
             continue
+        found: Channels | None
         if is_product(graph, node):
             found = _of_product(graph, node, out)
         elif is_depthwise(graph, node):
