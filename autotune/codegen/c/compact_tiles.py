@@ -150,7 +150,10 @@ class TileWriter(CStatementWriter):
             widened = [f"if ({asked}) {{", *(f"    {line}" for line in widened), "}"]
         space = "    " * around.depth
         lines_before = [f"u32 *const {place} = (u32 *)({memory});", *widened]
-        around.before.extend([TILES, *(space + line for line in lines_before), "#endif"])
+        unused = f"{space}(void)workspace;"
+        around.before.extend(
+            [TILES, *(space + line for line in lines_before), "#else", unused, "#endif"]
+        )
         return lines
 
     def _moved_bytes(self) -> int:
