@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.codegen import backend_for
+from autotune.codegen.base import PLACED, REPEATED
 from autotune.codegen.c.amount import amounts_lines
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
 from autotune.codegen.llvm.backend import compile_text
@@ -23,7 +24,7 @@ from autotune.errors import VerifyError
 from autotune.measure.executor import kernel_symbol
 from autotune.placement.halo_clearing import halo_program, halo_symbol
 from autotune.placement.stacked_plan import ArenaBlock
-from autotune.placement.types import KernelCall, Partition, Storage
+from autotune.placement.types import KernelCall, Partition, Repeat, Storage
 from autotune.program.ir import Pack, Program
 from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, WORKSPACE
 from autotune.runtime.open_image import (
@@ -104,6 +105,8 @@ class OpenLinker:
         first = FIRST_INPUT + len(graph.inputs)
         self._bases = self._inputs | {s.name: first + k for k, s in enumerate(self._outputs)}
         self._sizes = first + len(self._outputs)
+        slots = [s.name for s in partition.storages.values() if s.kind == "slot"]
+        self._bases |= {name: self._sizes + 1 + k for k, name in enumerate(slots)}
 
     def row(self, row: Row) -> int:
         """Its number."""
@@ -161,6 +164,33 @@ class OpenLinker:
     def _with_sizes(self, args: Sequence[Address], sized: bool) -> tuple[Address, ...]:
         sizes: tuple[Address, ...] = ((self._sizes, Row(0)),) if sized else ()
         return (*args, *sizes, (WORKSPACE, Row(0)))
+
+    def begun(self, repeat: Repeat) -> _TableLine:
+        """The line that places the slots of repeated calls for the first trip."""
+        pairs = []
+        for slot in repeat.slots:
+            kind = self._partition.graph.types[slot.value]
+            base, row = self.address(slot.value)
+            behind = Row(row.amount + slot.start * ITEM_BYTES[kind.dtype], row.block)
+            pairs.append(((base, behind), slot.storage))
+        return self._moved(pairs)
+
+    def again(self, repeat: Repeat, lines: int) -> list[_TableLine]:
+        """What moves the slots to the next trip, and what goes back by so many lines before that,
+        for as many trips as there are."""
+        pairs = []
+        for slot in repeat.slots:
+            item = ITEM_BYTES[self._partition.graph.types[slot.value].dtype]
+            if slot.step or slot.follows:
+                base = self._bases[slot.follows or slot.storage]
+                pairs.append(((base, Row(slot.step * item)), slot.storage))
+        jump = ((ARENA, Row(repeat.trips)), (ARENA, Row(lines + 1)))
+        return [self._moved(pairs), _TableLine(driver=REPEATED, args=jump)]
+
+    def _moved(self, pairs: Sequence[tuple[Address, str]]) -> _TableLine:
+        """Slots that point to addresses from now on."""
+        args = [a for address, slot in pairs for a in (address, (self._bases[slot], Row(0)))]
+        return _TableLine(driver=PLACED, args=tuple(args))
 
     def halos(self, call: int) -> list[tuple[Storage, _TableLine]]:
         """Storages whose first call this is, each with the line that zeroes its halo."""
@@ -303,7 +333,13 @@ def _calls(
     """In order, the lines that each call may take, and the objects that they need by symbol."""
     calls: list[Sequence[_TableLine]] = []
     objects: dict[str, bytes] = {}
+    begins = {repeat.first: repeat for repeat in partition.repeats}
+    ends = {repeat.last: repeat for repeat in partition.repeats}
+    begun = 0
     for number, call in enumerate(partition.calls):
+        if number in begins:
+            calls.append([linker.begun(begins[number])])
+            begun = len(calls)
         for storage, line in linker.halos(number):
             calls.append([line])
             symbol = halo_symbol(storage)
@@ -312,6 +348,8 @@ def _calls(
                 objects[symbol] = backend_for(target).build(program, target, symbol).code
         calls.append(linker.lines(call, kernels[call.task]))
         objects.update((made.symbol, made.code) for made in kernels[call.task])
+        if number in ends:
+            calls += [[line] for line in linker.again(ends[number], len(calls) - begun)]
     return calls, objects
 
 
@@ -363,7 +401,7 @@ def _table_text(table: CallTable, target: Target) -> str:
     """The function that makes the calls; WebAssembly's code has numbers for addresses."""
     if not target.is_wasm:
         return table_text(TABLE)
-    declared = [f"declare void @{name}(ptr, i64)\n" for name in table.numbered]
+    declared = [f"declare void @{name}(ptr, i64)\n" for name in table.kernels]
     return "".join(declared) + table_text(TABLE, tuple(table.numbered))
 
 
