@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from autotune.graph.ir import Graph, Node
 from autotune.ops.recur import STATE, body_of, operand_names, step_types
 from autotune.placement.partition import partition
-from autotune.placement.types import KernelCall, Partition, Placement, Repeat, Slot, Storage
+from autotune.placement.types import KernelCall, Partition, Placement, Repeat, MovingSlot, Storage
 from autotune.sizes import UndecidedError, surely_at_most
 from autotune.types import Attrs, TensorType
 
@@ -28,7 +28,7 @@ def with_steps(parts: Partition, prepare: Prepare) -> Partition:
     """`prepare`: has a step's graph go through the passes."""
     if not any(call.task.op == "recur" for call in parts.calls):
         return parts
-    merged = _Merged(parts)
+    merged = _WithSteps(parts)
     for call in parts.calls:
         if call.task.op == "recur":
             merged.repeat(_Step.of(parts, call), prepare)
@@ -81,7 +81,7 @@ class _Step:
 
 
 @dataclass(slots=True)
-class _Merged:
+class _WithSteps:
     """A partition in the making."""
 
     around: Partition
@@ -163,15 +163,17 @@ class _Merged:
         self.graph = dataclasses.replace(self.graph, types=types)
         return dataclasses.replace(step, values={**step.values, STATE: copy})
 
-    def _slots(self, step: _Step, own: Mapping[str, str], new: str) -> tuple[Slot, ...]:
+    def _slots(self, step: _Step, own: Mapping[str, str], new: str) -> tuple[MovingSlot, ...]:
         """Pointers to what a step reads and writes."""
         trips = self.graph.types[step.output].shape[0]
         back = bool(step.attrs["reverse"])
 
-        def moving(storage: str, value: str) -> Slot:
+        def moving(storage: str, value: str) -> MovingSlot:
             step = self._strides(value)[0]
             start = step * (trips - 1) if back else 0
-            return Slot(storage=storage, value=value, start=start, step=-step if back else step)
+            return MovingSlot(
+                storage=storage, value=value, start=start, step=-step if back else step
+            )
 
         out = [moving(new, step.output)]
         for name, value in step.values.items():
@@ -181,7 +183,7 @@ class _Merged:
                 out.append(moving(own[name], value))
             else:
                 follows = new if name == STATE else ""
-                out.append(Slot(storage=own[name], value=value, follows=follows))
+                out.append(MovingSlot(storage=own[name], value=value, follows=follows))
         return tuple(out)
 
     def _strides(self, value: str) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ class Storage:
     """A block of memory that holds one or more values.
 
     kind: arena (planned scratch memory), input or output (the caller's array, dense), constant,
-    slot (see Slot).
+    slot (see MovingSlot).
     `elements` counts everything, halo included. `zeroed`: must hold zeros wherever no kernel
     writes (halos), so it may share memory only with storages of equal `sharing`."""
 
@@ -56,7 +56,7 @@ class KernelCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class MovingSlot:
     """A pointer that kernels of repeated calls use in place of a value, which moves from trip to
     trip: the storage of kind `slot` is where it points. At first it is `start` elements behind the
     beginning of `value`; with every trip it moves by `step` elements, or goes where the pointer
@@ -76,7 +76,7 @@ class Repeat:
     first: int
     last: int
     trips: int
-    slots: tuple[Slot, ...]
+    slots: tuple[MovingSlot, ...]
     values: tuple[str, ...]
     """What the calls read and write outside of them: alive from the first to the last trip."""
 

@@ -23,7 +23,7 @@ the new states; the first is the output."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RecurrentCell:
     """A step of one direction, and the values that every step reads."""
 
     step: Step
@@ -37,7 +37,7 @@ def lstm(n: NodeContext) -> tuple[str, ...]:
         raise UnsupportedOpError("input_forget is not supported")
     _plain(n, ("Sigmoid", "Tanh", "Tanh"))
 
-    def cell_of(direction: int) -> Cell:
+    def cell_of(direction: int) -> RecurrentCell:
         recurrent, turned = _turned(n, _direction(n, 2, direction))
         holes: tuple[str, ...] = ()
         if n.optional(7) is not None:
@@ -62,7 +62,7 @@ def lstm(n: NodeContext) -> tuple[str, ...]:
             cell = a.op("add", kept, fresh)
             return a.op("mul", a.op("sigmoid", seen(o, cell, 1)), a.op("tanh", cell)), cell
 
-        return Cell(step, (recurrent, *holes))
+        return RecurrentCell(step, (recurrent, *holes))
 
     return _layer(n, 4, 2, cell_of)
 
@@ -73,7 +73,7 @@ def gru(n: NodeContext) -> tuple[str, ...]:
     _plain(n, ("Sigmoid", "Tanh"))
     after = n.integer("linear_before_reset", 0)
 
-    def cell_of(direction: int) -> Cell:
+    def cell_of(direction: int) -> RecurrentCell:
         recurrent, bias = _direction(n, 2, direction), _recurrent_bias(n, direction)
         size = n.shape(recurrent)[0] // 3
         cut = ((0, 3 * size),) if after else ((0, 2 * size), (2 * size, 3 * size))
@@ -99,7 +99,7 @@ def gru(n: NodeContext) -> tuple[str, ...]:
             # (1 - z) * new + z * hidden
             return (a.op("add", new, a.op("mul", update, a.op("sub", hidden, new))),)
 
-        return Cell(step, (*products, *biases))
+        return RecurrentCell(step, (*products, *biases))
 
     return _layer(n, 3, 1, cell_of)
 
@@ -114,7 +114,7 @@ def rnn(n: NodeContext) -> tuple[str, ...]:
         )
     (activation,) = names
 
-    def cell_of(direction: int) -> Cell:
+    def cell_of(direction: int) -> RecurrentCell:
         recurrent, turned = _turned(n, _direction(n, 2, direction))
 
         def step(
@@ -123,17 +123,17 @@ def rnn(n: NodeContext) -> tuple[str, ...]:
             product = _product(a, states[0], weights[0], turned)
             return (a.op(activation, a.op("add", product, given)),)
 
-        return Cell(step, (recurrent,))
+        return RecurrentCell(step, (recurrent,))
 
     return _layer(n, 1, 1, cell_of)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _OneWay:
     """A direction of a layer: the inputs' part of the gates [T*B, G*H], the states [B, H] that it
     begins with, [T, B, 1] whether a step is in its sequence (None: all are), the way."""
 
-    cell: Cell
+    cell: RecurrentCell
     given: str
     states: tuple[str, ...]
     alive: str | None
@@ -141,7 +141,7 @@ class _Run:
 
 
 def _layer(
-    n: NodeContext, gates: int, states: int, cell_of: Callable[[int], Cell]
+    n: NodeContext, gates: int, states: int, cell_of: Callable[[int], RecurrentCell]
 ) -> tuple[str, ...]:
     """Outputs Y [T, D, B, H] and the last states [D, B, H]; with layout=1, the batch is first."""
     n.ignore("hidden_size")
@@ -161,7 +161,7 @@ def _layer(
         size = n.shape(given)[-1] // gates
         given_states = [n.optional(5 + s) for s in range(states)]
         state = tuple(_initial(n, s, direction, (batch, size), by_batch) for s in given_states)
-        run = _Run(cell_of(direction), given, state, alive, way)
+        run = _OneWay(cell_of(direction), given, state, alive, way)
         steps = _looped if any_size((length, batch)) else _unrolled
         y, ends = steps(n, run, length)
         if alive is not None:
@@ -188,7 +188,7 @@ def _alive(n: NodeContext, length: int) -> str | None:
     return n.op("lt", n.reshape(steps, (length, 1, 1)), n.reshape(lengths, (1, batch, 1)))
 
 
-def _unrolled(n: NodeContext, run: _Run, length: int) -> tuple[str, tuple[str, ...]]:
+def _unrolled(n: NodeContext, run: _OneWay, length: int) -> tuple[str, tuple[str, ...]]:
     """[T, B, H] outputs, and the last states, of a step after the other."""
     batch, size = n.shape(run.states[0])
     state, results = run.states, [""] * length
@@ -204,7 +204,7 @@ def _unrolled(n: NodeContext, run: _Run, length: int) -> tuple[str, tuple[str, .
     return n.op("concat", *results, axis=0), state
 
 
-def _looped(n: NodeContext, run: _Run, length: int) -> tuple[str, tuple[str, ...]]:
+def _looped(n: NodeContext, run: _OneWay, length: int) -> tuple[str, tuple[str, ...]]:
     """The same as one op; states lie side by side, [T, B, S*H]."""
     (batch, size), count = n.shape(run.states[0]), len(run.states)
     given = n.reshape(run.given, (length, batch, n.shape(run.given)[-1]))
