@@ -24,7 +24,8 @@ from autotune.compiler.open_kernels import (
     strip_kernels,
     whole_kernels,
 )
-from autotune.compiler.open_link import BuiltKernel, PlannedPartition, built, open_link
+from autotune.compiler.open_lines import BuiltKernel, built
+from autotune.compiler.open_link import PlannedPartition, open_link
 from autotune.compiler.open_tiles import tile_kernels
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import drawn_values, weight_bytes

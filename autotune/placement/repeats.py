@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from autotune.graph.ir import Graph, Node
 from autotune.ops.recur import STATE, body_of, operand_names, step_types
 from autotune.placement.partition import partition
-from autotune.placement.types import KernelCall, Partition, Placement, Repeat, MovingSlot, Storage
+from autotune.placement.types import KernelCall, MovingSlot, Partition, Placement, Repeat, Storage
 from autotune.sizes import UndecidedError, surely_at_most
 from autotune.types import Attrs, TensorType
 
