@@ -281,14 +281,11 @@ def _package_line(name: str, rows: Sequence[Row]) -> str:
 # ----------------------------------------------------------------------------------------- command
 
 
-def listed(packages: Sequence[str], rows: str) -> list[tuple[str, str]]:
+def listed(packages: Sequence[str]) -> list[tuple[str, str]]:
     """Package and name of every model."""
     found: list[tuple[str, str]] = []
     for package in packages:
-        if package == "timm":
-            names = tiny_models.timm_names(Path(rows + ".timm"))
-        else:
-            names = getattr(tiny_models, f"{package}_names")()
+        names = getattr(tiny_models, f"{package}_names")()
         found += [(package, name) for name in names]
     return found
 
@@ -330,7 +327,7 @@ def main() -> int:
     chosen = set(args.names.split(",")) if args.names else None
     _warm()
     begun = time.monotonic()
-    for package, name in listed(args.packages, args.rows):
+    for package, name in listed(args.packages):
         if (package, name) in known or (chosen is not None and name not in chosen):
             continue
         if time.monotonic() - begun > args.within:

@@ -5,10 +5,8 @@ inputs, or an error that says why there is none."""
 from __future__ import annotations
 
 import inspect
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +14,9 @@ import torch
 Made = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """A module, and what it is called with."""
 IMAGE_SIZES = (64, 96, 128, 160, 192, 224, 256)
+SIZES = ("atto", "femto", "pico", "zepto", "nano", "xxs", "xx", "xxsmall", "050", "035", "xs", "x",
+         "t", "t0", "tiny", "ti", "s0", "b0", "s12", "10t", "14t", "18", "s", "small")  # fmt: skip
+"""Words for sizes in timm's names, the smallest first."""
 MOST_PARAMETERS = 60_000_000
 TOKENS, LENGTH, WIDTH = 128, 16, 64
 
@@ -23,35 +24,22 @@ TOKENS, LENGTH, WIDTH = 128, 16, 64
 # ------------------------------------------------------------------------------------------- timm
 
 
-def timm_names(kept: Path) -> list[str]:
-    """The variant of each family that has the fewest parameters, kept in a file."""
+def timm_names() -> list[str]:
+    """The variant of each family that is named as the smallest one."""
     import timm
     from timm.models import _registry
 
-    if kept.exists():
-        return list(json.loads(kept.read_text()))
     families: dict[str, list[str]] = {}
     for name in timm.list_models():
         families.setdefault(_registry._model_to_module[name], []).append(name)
-    chosen = [_least(names) for _, names in sorted(families.items())]
-    kept.write_text(json.dumps(chosen))
-    return chosen
+    return [min(names, key=_named_size) for _, names in sorted(families.items())]
 
 
-def _least(names: list[str]) -> str:
-    import timm
-
-    sizes = {}
-    for name in names:
-        if name.startswith("test_") and len(names) > 1:
-            continue
-        try:
-            with torch.device("meta"):
-                model = timm.create_model(name)
-        except Exception:  # some ask for numbers of what they make
-            continue
-        sizes[name] = sum(p.numel() for p in model.parameters())
-    return min(sizes, key=lambda n: sizes[n]) if sizes else names[0]
+def _named_size(name: str) -> tuple[int, int, str]:
+    """How small a variant is by its name: the place of a word for its size in their order."""
+    words = [word for word in name.split("_") if not name.startswith("test_")]
+    known = [SIZES.index(word) for word in words if word in SIZES]
+    return min(known, default=len(SIZES)), len(name), name
 
 
 def timm_model(name: str) -> Made:

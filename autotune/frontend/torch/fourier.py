@@ -78,7 +78,7 @@ def _axes(n: AtenCall, rank: int) -> list[int]:
 
 
 def _norm(n: AtenCall, extents: Sequence[int]) -> float:
-    return float(math.prod(extents)) ** -_NORMS[n.integer("normalization")]
+    return float(math.pow(math.prod(extents), -_NORMS[n.integer("normalization")]))
 
 
 def _scaled(n: AtenCall, z: ComplexValue, extents: Sequence[int]) -> ComplexValue:
