@@ -123,7 +123,7 @@ class _Deadline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Session:
+class _SearchRun:
     """What all steps of a search share. `seen`: digests of graphs."""
 
     costs: Costs
@@ -152,9 +152,9 @@ def search(
     if not taken and next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
     first = _State(graph=graph, tasks=costs.tasks(graph))
-    session = _Session(costs=costs, first=first, deadline=_Deadline(clock, time_s))
-    session.seen.add(_digest(graph))
-    lossy = _reached(session, first, less, taken, most=math.inf)
+    run = _SearchRun(costs=costs, first=first, deadline=_Deadline(clock, time_s))
+    run.seen.add(_digest(graph))
+    lossy = _reached(run, first, less, taken, most=math.inf)
     ahead = lossy if taken else None
     best = ahead if ahead is not None and _no_worse(first, ahead) else first
     # Both, since what is never more work may be on the way, though it is slower by itself.
@@ -166,10 +166,10 @@ def search(
         held = NewConstants(graph, (s.graph for s in (best, *beam, *promising)))
         for state in beam:
             for ways in _steps(state.graph, rewrites, estimate):
-                if session.deadline.over or held.nbytes > memory_bytes:
+                if run.deadline.over or held.nbytes > memory_bytes:
                     complete = False
                     break
-                for found in _tried(session, state, ways):
+                for found in _tried(run, state, ways):
                     held.add(found.graph)
                     reached.append(found)
         reached.sort(key=lambda s: -s.gain_s)
@@ -228,33 +228,33 @@ def _steps(
             yield [apart(matches, finder) for matches in ways]
 
 
-def _tried(session: _Session, state: _State, ways: list[list[Match]]) -> Iterator[_State]:
+def _tried(run: _SearchRun, state: _State, ways: list[list[Match]]) -> Iterator[_State]:
     """The states behind the ways to take a step; of many, the first that gains is enough."""
     for matches in ways:
         graph = apply(state.graph, matches)
-        after = None if graph is None else _reached(session, state, graph, [matches])
+        after = None if graph is None else _reached(run, state, graph, [matches])
         if after is not None:
             yield after
             if after.gain_s > state.gain_s and len(ways) > _FEW_WAYS:
                 return
-        if session.deadline.over:
+        if run.deadline.over:
             return
 
 
 def _reached(
-    session: _Session, state: _State, graph: Graph, taken: list[list[Match]], most: float = _LOSS
+    run: _SearchRun, state: _State, graph: Graph, taken: list[list[Match]], most: float = _LOSS
 ) -> _State | None:
     """The state of a graph behind steps that were taken together; None as of one that was seen, or
     takes more than `most` of the time before: what gains nothing by itself may be on the way to
     what does."""
-    costs, first = session.costs, session.first
+    costs, first = run.costs, run.first
     graph = _tidy(graph)
     digest = _digest(graph)
-    if digest in session.seen:
+    if digest in run.seen:
         return None
-    session.seen.add(digest)
+    run.seen.add(digest)
     tasks = costs.tasks(graph)
-    with session.deadline.later():  # what every step is compared with is no search yet
+    with run.deadline.later():  # what every step is compared with is no search yet
         costs.gone(first.tasks, tasks)
     expected, measured = costs.expected(state.tasks, tasks), costs.measured(state.tasks, tasks)
     before_s, after_s = measured or expected
