@@ -246,18 +246,71 @@ _FURTHER: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
      (_GROUPED, "mul add"), 3),
 )  # fmt: skip
 
+_MORE: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
+    # -- what nobody reads of products and images
+    ("layers-cut", f"value a [*s, m, k]\nvalue c [k, n]{_CUT}", ("matmul slice relu neg",), 3),
+    ("layers-to-cut", f"value a [*s, k, j]\nvalue c [j, m]{_CUT}", ("matmul slice relu neg",), 3),
+    ("layers-cut-and-added", f"value a [*s, m, k]\nvalue c [k, n]\nvalue f [n]{_CUT}",
+     ("matmul slice add",), 3),
+    ("rows-cut-and-scaled", f"value x [*s, m, n]\nvalue f [n]{_CUT}",
+     ("slice mul add relu",), 3),
+    ("rows-cut-by-numbers", f"value x [*s, m, n]\nvalue f [*s, m, 1]{_CUT}",
+     ("slice mul add",), 3),
+    ("rows-of-images-cut", f"value x [n, m, w, c]\nvalue k [1, 1, c, o]{_CUT}",
+     (_POINT, "slice relu neg"), 3),
+    ("columns-of-images-cut", f"value x [n, h, m, c]\nvalue k [1, 1, c, o]{_CUT}",
+     (_POINT, "slice relu neg"), 3),
+    ("channels-cut", f"value x [n, h, w, m]\nvalue k [1, 1, m, o]{_CUT}",
+     (_POINT, "slice add concat"), 3),
+    ("images-cut", f"value x [m, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}{_CUT}",
+     (_CONV, "slice relu"), 2),
+    ("images-cut-and-pooled", f"value x [m, h, w, c]{_POOL}{_CUT}",
+     (_MEANS, _LARGEST, "slice relu"), 3),
+    ("images-cut-and-resized", f"value x [m, h, w, c]{_SIZES}{_CUT}",
+     ("nearest linear slice relu",), 3),
+    # -- convolutions in groups
+    ("sums-in-groups", f"value x y [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
+     (_GROUPED, "add sub neg"), 3),
+    ("groups-by-sums", f"value x [n, h, w, c]\nvalue k p [r, g, c, o]{_WINDOW}",
+     (_GROUPED, "add sub neg"), 3),
+    ("groups-of-batches",
+     f"value x [n, h, w, c]\nvalue y [m, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
+     (_GROUPED, "concat relu"), 3),
+    ("groups-padded", f"value x [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
+     (_GROUPED, "pad neg relu"), 3),
+    # -- means and sums of what is made
+    ("means-of-layers", "value a [*s, m, k]\nvalue c [k, n]\nvalue f [n]",
+     ("matmul reduce_sum reduce_mean add mul",), 3),
+    ("means-of-sums-of-products", "value a b [*s, m, k]\nvalue c [*s, k, n]",
+     ("matmul reduce_sum reduce_mean add",), 3),
+    ("means-of-joined-products", "value a [*s, m, k]\nvalue b [*s, k, n]\nvalue c [*s, k, j]",
+     ("matmul reduce_sum reduce_mean concat",), 3),
+    ("means-of-images-resized", f"value x y [n, h, w, c]{_SIZES}",
+     ("nearest linear places_mean places_sum add",), 3),
+    ("means-of-padded", f"value x y [n, h, w, c]{_ZEROS}",
+     ("pad places_sum places_max relu add",), 3),
+    ("means-of-windows", f"value x y [n, h, w, c]{_POOL}",
+     (_MEANS, "add mul relu"), 3),
+    # -- products of joined and repeated values
+    ("products-with-joined", "value a [*s, m, k]\nvalue b [*s, n, k]\nvalue c [*s, j, k]",
+     ("matmul concat transpose relu",), 3),
+    ("products-by-joined", "value a [*s, m, k]\nvalue b [*s, m, j]\nvalue c [k, n]",
+     ("matmul concat slice",), 3),
+    ("scaled-products-by-two", "value a [*s, m, k]\nvalue b [*s, k, n]\nvalue f [*s, m, 1]",
+     ("matmul mul neg relu",), 3),
+    ("pointwise-turned", "value x [n, c, h, w]\nvalue k [1, 1, c, o]",
+     (_POINT, "transpose relu places_mean"), 3),
+)  # fmt: skip
 
-CHAPTERS = (
-    tuple(name for name, *_ in _THEMES),
-    tuple(name for name, *_ in _FURTHER),
-)
+
+CHAPTERS = tuple(tuple(name for name, *_ in chapter) for chapter in (_THEMES, _FURTHER, _MORE))
 """Names of themes by what is found first: it prunes the chapters behind it, none before, so that
 what a chapter gives stays as it is where another is added."""
 
 
 def themes() -> Iterator[Theme]:
     """All of them, in order."""
-    for name, header, operators, most in (*_THEMES, *_FURTHER):
+    for name, header, operators, most in (*_THEMES, *_FURTHER, *_MORE):
         yield Theme(
             name=name, header=parse_header(header, name), most=most,
             operators=tuple(o for text in operators for o in _operators(text)),
