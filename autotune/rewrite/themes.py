@@ -16,6 +16,7 @@ from autotune.rewrite.vocabulary import FUNCTIONS, OPERATORS, TriedOperator, fix
 _WINDOW = "\nattribute t l u v in 0..1\nattribute i j d e in 1..2"
 _CONV = "conv2d(_, _, pads=(t, l, u, v), strides=(i, j), dilations=(d, e))"
 _GROUPED = "conv2d(_, _, pads=(t, l, u, v), strides=(i, j), dilations=(d, e), groups=2)"
+_EACH = "conv2d(_, _, pads=(t, l, u, v), strides=(i, j), dilations=(d, e), groups=c)"
 _POINT = "conv2d(_, _)"
 _POOL = "\nattribute p q i j in 1..2"
 _MEANS = "avg_pool2d(_, kernel=(p, q), strides=(i, j))"
@@ -271,20 +272,25 @@ _MORE: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     # -- convolutions in groups
     ("sums-in-groups", f"value x y [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
      (_GROUPED, "add sub neg"), 3),
-    ("groups-by-sums", f"value x [n, h, w, c]\nvalue k p [r, g, c, o]{_WINDOW}",
-     (_GROUPED, "add sub neg"), 3),
     ("groups-of-batches",
      f"value x [n, h, w, c]\nvalue y [m, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
      (_GROUPED, "concat relu"), 3),
     ("groups-padded", f"value x [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
      (_GROUPED, "pad neg relu"), 3),
+    ("sums-by-channel", f"value x y [n, h, w, c]\nvalue k [r, g, 1, c]{_WINDOW}",
+     (_EACH, "add sub neg"), 3),
+    ("windows-by-channel", f"value x [n, h, w, c]\nvalue k p [r, g, 1, c]{_WINDOW}",
+     (_EACH, "add sub neg"), 3),
+    ("scales-by-channel", f"value x [n, h, w, c]\nvalue k [r, g, 1, c]\nvalue f [c]{_WINDOW}",
+     (_EACH, "mul add"), 3),
+    ("numbers-by-channel", f"value x [n, h, w, c]\nvalue k [r, g, 1, c]\nvalue f []{_WINDOW}",
+     (_EACH, "mul add neg"), 3),
+    ("padded-by-channel", f"value x [n, h, w, c]\nvalue k [r, g, 1, c]{_WINDOW}",
+     (_EACH, "pad neg"), 3),
+    ("batches-by-channel",
+     f"value x [n, h, w, c]\nvalue y [m, h, w, c]\nvalue k [r, g, 1, c]{_WINDOW}",
+     (_EACH, "concat relu"), 3),
     # -- means and sums of what is made
-    ("means-of-layers", "value a [*s, m, k]\nvalue c [k, n]\nvalue f [n]",
-     ("matmul reduce_sum reduce_mean add mul",), 3),
-    ("means-of-sums-of-products", "value a b [*s, m, k]\nvalue c [*s, k, n]",
-     ("matmul reduce_sum reduce_mean add",), 3),
-    ("means-of-joined-products", "value a [*s, m, k]\nvalue b [*s, k, n]\nvalue c [*s, k, j]",
-     ("matmul reduce_sum reduce_mean concat",), 3),
     ("means-of-images-resized", f"value x y [n, h, w, c]{_SIZES}",
      ("nearest linear places_mean places_sum add",), 3),
     ("means-of-padded", f"value x y [n, h, w, c]{_ZEROS}",
