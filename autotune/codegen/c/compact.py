@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import re
 
-from autotune.codegen.c.compact_tiles import ACLE, ASSEMBLER, TileWriter
+from autotune.codegen.c.compact_tiles import ACLE, ASSEMBLER, ByteTileWriter
 from autotune.codegen.c.compact_values import (
     below,
     byte_load,
@@ -69,7 +69,7 @@ _UPPER_PRODUCT = f"""static inline i32 upper_product(i32 a, i32 b, i32 c) {{
 }}"""
 
 
-class CompactWriter(TileWriter):
+class CompactWriter(ByteTileWriter):
     """Writes statements compactly where the target is compact, and else as they are."""
 
     def __init__(self, dialect: Dialect, program: ir.Program, target: Target) -> None:

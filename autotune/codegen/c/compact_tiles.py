@@ -61,7 +61,7 @@ class _Around:
     """Lines that are to stand before it."""
 
 
-class TileWriter(CStatementWriter):
+class ByteTileWriter(CStatementWriter):
     """Writes tiles of products; the loops that are none its subclass does."""
 
     def __init__(self, dialect: Dialect, program: ir.Program, target: Target) -> None:

@@ -28,12 +28,12 @@ CALL_CYCLES = 11.0
 WIDENING_CYCLES, BEGIN_CYCLES = 23.0, 20.0
 """Cycles of widening a word of all rows, and of a call for them."""
 LONGEST_SHARE = 1.2
-"""Of that time, what a call may take: it is 150 bytes or more shorter, chosen."""
+"""Share of that time that a call may take: it is 150 bytes or more shorter, chosen."""
 LARGEST_SHARE = 0.125
-"""Of the bytes of a kernel's data and results, what widened rows are less than, chosen: they are
+"""Share of a kernel's data and results that widened rows are less than, chosen: they are
 memory beside these, which has to be there in the fullest call only."""
 FEW_BYTES = 256
-"""What they may be anyway, chosen."""
+"""Bytes that they may be anyway, chosen."""
 _UNROLLED = 2
 _WORD = 4
 _COLUMN_STEP = _WORD * COLUMNS

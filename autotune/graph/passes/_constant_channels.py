@@ -89,7 +89,7 @@ def filters_of(graph: Graph, node: Node) -> Array:
 
 
 def constant_channels(graph: Graph) -> Mapping[str, Channels]:
-    """Of values that have some."""
+    """Channels of the values that have constant ones."""
     out: dict[str, Channels] = {}
     for node in graph.nodes:
         kind = graph.types[node.output]
