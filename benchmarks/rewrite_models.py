@@ -1,6 +1,7 @@
 """Models that equations between graphs pay on, with and without them, and the peers beside.
 
     python benchmarks/rewrite_models.py [NAME ...] [--threads 1] [--rounds 15] [--folder FOLDER]
+        [--rows FILE] [--table]
 
 Needs the extra [bench], and to write models, where they are not there yet, [torch] and
 torchvision. Weights are random under a seed, definitions public: named beside each. Every round
@@ -8,12 +9,14 @@ runs each way once after another (A B A B), nothing is tuned. Prints a table in 
 milliseconds of each way the median, and in parentheses the lower quartile and the least, which
 other work on the machine moves less; the ratio of ours without rewrites to ours with them, of each
 of the three ("same" where none was taken: it is one program); the largest difference over the
-largest value, the seconds of the search, and the rewrites.
+largest value, the seconds of the search, and the rewrites. `--rows` keeps a line of JSON for each
+model and number of threads, and what has one is not run again; `--table` prints what is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import sys
@@ -31,6 +34,7 @@ from benchmarks.anchor_models import ANCHORS, Definition, written
 from benchmarks.reduced_models import REDUCED
 
 ROUNDS = 15
+Row = dict[str, Any]
 
 
 def conv(i: int, o: int, k: int = 3, d: int = 1, stride: int = 1) -> list[Any]:
@@ -225,8 +229,8 @@ def write(name: str, path: Path) -> None:
         torch.onnx.export(make().eval(), given, path, dynamo=False, opset_version=17)
 
 
-def compare(name: str, path: Path, options: argparse.Namespace) -> list[float]:
-    """Print a model's row; the ratios without and with rewrites by median, quartile and least."""
+def compare(name: str, path: Path, options: argparse.Namespace) -> Row:
+    """A model's row."""
     import autotune
     from autotune.compiler.driver import load_prepared
     from autotune.request import CompileRequest
@@ -243,22 +247,41 @@ def compare(name: str, path: Path, options: argparse.Namespace) -> list[float]:
     runs: list[Callable[[], Any]] = [lambda m=m: list(m.run(feed).values()) for m in models]
     runs += [peers.onnxruntime(path, feed, options), peers.openvino(path, feed, options)]
     before, after = (run()[0].copy() for run in runs[:2])
-    error = float(np.abs(before - after).max() / np.abs(before).max())
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(options.rounds):
         for run, seen in zip(runs, times, strict=True):
             begin = time.perf_counter()
             run()
             seen.append(time.perf_counter() - begin)
-    figures = [of_runs(seconds) for seconds in times]
-    # Without a step both ways are the same program, whatever the clock says.
-    ratios = [a / b if steps else 1.0 for a, b in zip(*figures[:2], strict=True)]
-    gain = shown([f"{ratio:.2f}x" for ratio in ratios]) if steps else "same"
-    cells = [name, *(shown([f"{ms:.3f}" for ms in three]) for three in figures), gain]
-    used = ", ".join(dict.fromkeys(step.rewrite for step in steps)) or "none"
-    cells += [f"{error:.0e}", f"{max(search_s, 0):.1f}", used]
-    print(f"| {' | '.join(cells)} |", flush=True)
-    return ratios
+    return {
+        "model": name, "threads": options.threads, "ms": [of_runs(seconds) for seconds in times],
+        "differs": float(np.abs(before - after).max() / np.abs(before).max()),
+        "search_s": max(search_s, 0.0),
+        "rewrites": list(dict.fromkeys(step.rewrite for step in steps)),
+    }  # fmt: skip
+
+
+def ratios(row: Row) -> list[float]:
+    """Without over with rewrites, by median, quartile and least. Without a step both ways are the
+    same program, whatever the clock says."""
+    without, within, *_ = row["ms"]
+    return [a / b if row["rewrites"] else 1.0 for a, b in zip(without, within, strict=True)]
+
+
+def line(row: Row) -> str:
+    """A row of the table in Markdown."""
+    gain = shown([f"{r:.2f}x" for r in ratios(row)]) if row["rewrites"] else "same"
+    cells = [row["model"], *(shown([f"{ms:.3f}" for ms in three]) for three in row["ms"]), gain]
+    cells += [f"{row['differs']:.0e}", f"{row['search_s']:.1f}"]
+    return f"| {' | '.join([*cells, ', '.join(row['rewrites']) or 'none'])} |"
+
+
+def kept(options: argparse.Namespace) -> dict[str, Row]:
+    """The last row of each model for this number of threads."""
+    if options.rows is None or not options.rows.exists():
+        return {}
+    rows = [json.loads(text) for text in options.rows.read_text().splitlines()]
+    return {row["model"]: row for row in rows if row["threads"] == options.threads}
 
 
 def of_runs(seconds: list[float]) -> tuple[float, float, float]:
@@ -277,20 +300,30 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--folder", type=Path, default=Path("build/rewrites"))
+    parser.add_argument("--rows", type=Path, help="a file of rows, a line of JSON each")
+    parser.add_argument("--table", action="store_true", help="the rows that are there")
     options = parser.parse_args()
     options.precision = "float32"
     options.folder.mkdir(parents=True, exist_ok=True)
     print("| model | without, ms (quartile, least) | with | ONNX Runtime | OpenVINO | gain |"
           " differs | search, s | rewrites |\n|" + " --- |" * 9)  # fmt: skip
-    ratios = []
+    there, found = kept(options), []
     for name in options.names or MODELS:
         path = options.folder / f"{name}.onnx"
-        if not path.exists():
-            write(name, path)
-        ratios.append(compare(name, path, options))
-    means = [math.exp(statistics.fmean(map(math.log, of))) for of in zip(*ratios, strict=True)]
+        if name not in there and options.table:
+            continue
+        if name not in there:
+            if not path.exists():
+                write(name, path)
+            there[name] = compare(name, path, options)
+            if options.rows is not None:
+                with options.rows.open("a") as file:
+                    file.write(json.dumps(there[name]) + "\n")
+        print(line(there[name]), flush=True)
+        found.append(ratios(there[name]))
+    means = [math.exp(statistics.fmean(map(math.log, of))) for of in zip(*found, strict=True)]
     ways = shown([f"{mean:.2f}x" for mean in means])
-    print(f"\n{len(ratios)} models, {ways} in the geometric mean")
+    print(f"\n{len(found)} models, {ways} in the geometric mean")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ def normal(
         out["axis"] = axis % rank
     if isinstance(axes, tuple) and rank:
         out["axes"] = tuple(sorted(int(a) % rank for a in axes))
+    if op.endswith("pool2d") and out.get("valid_pads") == out["pads"]:
+        del out["valid_pads"]  # which is what they are where none are given
     flag = next((n for n in ("transpose_b", "keepdims", "count_include_pad") if n in out), None)
     if flag:
         out[flag] = bool(out[flag])

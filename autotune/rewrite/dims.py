@@ -8,6 +8,9 @@ Quotients and remainders are symbols of their own.
 from __future__ import annotations
 
 import ast
+import functools
+import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -55,7 +58,11 @@ class Dim:
     def __floordiv__(self, other: object) -> Any:
         if other == 1:
             return self
-        return 1 if self == other else Dim({(f"(({self}) // ({other}))",): 1})
+        if self == other:
+            return 1
+        if isinstance(other, Dim) and (shared := _shared_factors(self, other)):
+            return _divided(self, shared) // _divided(other, shared)
+        return Dim({(f"(({self}) // ({other}))",): 1})
 
     def __rfloordiv__(self, other: object) -> Any:
         return Dim({(f"(({other}) // ({self}))",): 1})
@@ -90,6 +97,22 @@ class RealSymbol(Dim):
     """A symbol that stands for a floating-point number."""
 
     __slots__ = ()
+
+
+def _shared_factors(one: Dim, other: Dim) -> tuple[str, ...]:
+    """Symbols that all terms of both have as factors, each as often; a divisor's are not 0."""
+    products = [Counter(product) for product in (*one.terms, *other.terms)]
+    shared = functools.reduce(operator.and_, products)
+    return tuple(sorted(shared.elements()))
+
+
+def _divided(number: Dim, factors: tuple[str, ...]) -> Any:
+    """A Dim of which all terms have these factors, without them."""
+    terms: _Terms = {}
+    for product, count in number.terms.items():
+        left = Counter(product) - Counter(factors)
+        terms[tuple(sorted(left.elements()))] = count
+    return simplest(terms)
 
 
 def symbol(name: str) -> Dim:

@@ -59,6 +59,7 @@ class MatchEstimate:
             node: Node = finder.producers[value]
             inputs = [types[i] for i in node.inputs]
             each_s, flops = self._cost(node.op, inputs, types[value], node.attributes)
+            each_s += self._copies(node, finder)
             total_s, work = total_s + each_s, work + flops
         return total_s, work
 
@@ -90,6 +91,18 @@ class MatchEstimate:
         except ModelError:
             return math.inf, math.inf
         return total_s, work
+
+    def _copies(self, node: Node, finder: Finder) -> float:
+        """Seconds to copy into a joined value what is not computed there: a model's inputs."""
+        if node.op != "concat":
+            return 0.0
+        moved = 0.0
+        for value in node.inputs:
+            source = finder.producers.get(value)
+            while source is not None and source.op == "reshape":
+                source = finder.producers.get(source.inputs[0])
+            moved += 0 if source is not None else 2.0 * finder.graph.types[value].nbytes
+        return core_seconds(self.machine, 0.0, moved)
 
     def _same(
         self,

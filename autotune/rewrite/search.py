@@ -7,11 +7,13 @@ the passes tidy up. It ends when nothing is left to try or time is up, with the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import CLEAN, optimize
@@ -102,6 +104,34 @@ class _State:
     """Whether the gain is more than predictions may be off by."""
 
 
+class _Deadline:
+    """When a search ends."""
+
+    def __init__(self, clock: Callable[[], float], time_s: float) -> None:
+        self._clock, self._ends_s = clock, clock() + time_s
+
+    @property
+    def over(self) -> bool:
+        return self._clock() > self._ends_s
+
+    @contextlib.contextmanager
+    def later(self) -> Iterator[None]:
+        """It ends later by as much as what is done takes."""
+        begin_s = self._clock()
+        yield
+        self._ends_s += self._clock() - begin_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SearchRun:
+    """What all steps of a search share. `seen`: digests of graphs."""
+
+    costs: Costs
+    first: _State
+    deadline: _Deadline
+    seen: set[str] = field(default_factory=set)
+
+
 def search(
     graph: Graph,
     rewrites: Sequence[Rewrite],
@@ -122,22 +152,24 @@ def search(
     if not taken and next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
     first = _State(graph=graph, tasks=costs.tasks(graph))
-    costs.expected(first.tasks, Counter())  # what every step is compared with is no search yet
-    ends_s = clock() + time_s
-    seen = {_digest(graph)}
-    ahead = _reached(first, first, less, taken, costs=costs, seen=seen) if taken else None
+    run = _SearchRun(costs=costs, first=first, deadline=_Deadline(clock, time_s))
+    run.seen.add(_digest(graph))
+    lossy = _reached(run, first, less, taken, most=math.inf)
+    ahead = lossy if taken else None
     best = ahead if ahead is not None and _no_worse(first, ahead) else first
-    beam, promising = [best], _foremost([best])
+    # Both, since what is never more work may be on the way, though it is slower by itself.
+    beam = [best] if ahead in (None, best) else [best, ahead]
+    promising = _foremost(beam)
     complete = True
     for _ in range(_DEPTH):
         reached: list[_State] = []
         held = NewConstants(graph, (s.graph for s in (best, *beam, *promising)))
         for state in beam:
             for ways in _steps(state.graph, rewrites, estimate):
-                if clock() > ends_s or held.nbytes > memory_bytes:
+                if run.deadline.over or held.nbytes > memory_bytes:
                     complete = False
                     break
-                for found in _tried(first, state, ways, costs, seen):
+                for found in _tried(run, state, ways):
                     held.add(found.graph)
                     reached.append(found)
         reached.sort(key=lambda s: -s.gain_s)
@@ -196,43 +228,37 @@ def _steps(
             yield [apart(matches, finder) for matches in ways]
 
 
-def _tried(
-    first: _State, state: _State, ways: list[list[Match]], costs: Costs, seen: set[str]
-) -> Iterator[_State]:
+def _tried(run: _SearchRun, state: _State, ways: list[list[Match]]) -> Iterator[_State]:
     """The states behind the ways to take a step; of many, the first that gains is enough."""
     for matches in ways:
-        after = _after(first, state, matches, costs, seen)
+        graph = apply(state.graph, matches)
+        after = None if graph is None else _reached(run, state, graph, [matches])
         if after is not None:
             yield after
             if after.gain_s > state.gain_s and len(ways) > _FEW_WAYS:
                 return
-
-
-def _after(
-    first: _State, state: _State, matches: list[Match], costs: Costs, seen: set[str]
-) -> _State | None:
-    """The state behind a step; None where it was seen, or loses: what gains nothing by itself may
-    be on the way to what does."""
-    graph = apply(state.graph, matches)
-    return (
-        None if graph is None else _reached(first, state, graph, [matches], costs=costs, seen=seen)
-    )
+        if run.deadline.over:
+            return
 
 
 def _reached(
-    first: _State, state: _State, graph: Graph, taken: list[list[Match]],
-    *, costs: Costs, seen: set[str],
-) -> _State | None:  # fmt: skip
-    """The state of a graph behind steps that were taken together; None as of one."""
+    run: _SearchRun, state: _State, graph: Graph, taken: list[list[Match]], most: float = _LOSS
+) -> _State | None:
+    """The state of a graph behind steps that were taken together; None as of one that was seen, or
+    takes more than `most` of the time before: what gains nothing by itself may be on the way to
+    what does."""
+    costs, first = run.costs, run.first
     graph = _tidy(graph)
     digest = _digest(graph)
-    if digest in seen:
+    if digest in run.seen:
         return None
-    seen.add(digest)
+    run.seen.add(digest)
     tasks = costs.tasks(graph)
+    with run.deadline.later():  # what every step is compared with is no search yet
+        costs.gone(first.tasks, tasks)
     expected, measured = costs.expected(state.tasks, tasks), costs.measured(state.tasks, tasks)
     before_s, after_s = measured or expected
-    if after_s > before_s * _LOSS + _WORTH_S:
+    if after_s > before_s * most + _WORTH_S:
         return None
     steps = [
         Derived(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from autotune.frontend.torch.dtypes import HALVES
+from autotune.frontend.torch.dtypes import HALVES, PARTS
 from autotune.frontend.torch.importer import TensorPort
 from autotune.runtime.model import CompiledModel
 from autotune.torch.forms import Form, have_forms, never, same_forms
@@ -51,7 +51,8 @@ class NativePiece:
 
     def _turned(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         feeds: dict[str, Array] = {}
-        for (port, order), tensor in zip(self._inputs, tensors, strict=True):
+        for (port, order), given in zip(self._inputs, tensors, strict=True):
+            tensor = _in_parts(given) if port.dtype.is_complex else given
             moved = tensor if order is None else tensor.permute(order)
             feeds[port.name] = _array(moved, port)
         made = self.model.run(feeds)
@@ -61,6 +62,7 @@ class NativePiece:
             if port.dtype in HALVES:
                 tensor = tensor.to(port.dtype)
             tensor = tensor if order is None else tensor.permute(order)
+            tensor = torch.view_as_complex(tensor) if port.dtype.is_complex else tensor
             if port.strides is not None:
                 spread = torch.empty_strided(tensor.shape, port.strides, dtype=tensor.dtype)
                 tensor = spread.copy_(tensor)
@@ -154,7 +156,10 @@ def _direct(
         return None
     types = {**model.inputs, **model.outputs}
     ports = (*inputs, *outputs)
-    if any(p.dtype in HALVES or not math.prod(types[p.name].shape) for p in ports):
+    if any(
+        p.dtype in HALVES or p.dtype.is_complex or not math.prod(types[p.name].shape)
+        for p in ports
+    ):
         return None
     if any(p.strides is not None for p in outputs):
         return None
@@ -182,9 +187,15 @@ def _empty_maker() -> _Empty:
     return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
 
 
+def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor with its parts as a last dimension."""
+    return torch.view_as_real(tensor.detach().resolve_conj().resolve_neg())
+
+
 def _array(tensor: torch.Tensor, port: TensorPort) -> Array:
     # Some operators of PyTorch give other types than it records of them.
-    tensor = tensor.to(torch.float32 if port.dtype in HALVES else port.dtype)
+    wanted = PARTS.get(port.dtype, port.dtype)
+    tensor = tensor.to(torch.float32 if port.dtype in HALVES else wanted)
     try:
         return tensor.numpy()
     except RuntimeError:  # it requires gradients, or its numbers are still to be negated

@@ -13,7 +13,9 @@ PyTorch has it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -21,23 +23,33 @@ from torch import fx
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.assembly import Assembler
-from autotune.frontend.torch.dtypes import graph_dtype
+from autotune.frontend.torch.dtypes import PARTS, graph_dtype
 from autotune.frontend.torch.sizes import KNOWN, OpenSizes
 from autotune.graph.build import GraphBuilder
 from autotune.registry import Registry
 from autotune.types import Array
 
-AtenImporter = Callable[["AtenCall"], "str | tuple[str | None, ...]"]
+AtenImporter = Callable[["AtenCall"], "str | ComplexValue | tuple[str | ComplexValue | None, ...]"]
 ATEN_IMPORTERS: Registry[AtenImporter] = Registry(
     "ATen operator", room="autotune.frontend.torch.importer"
 )
 Number = bool | int | float
+COMPLEX = "complex."
+"""What the names of importers begin with that take or give complex tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComplexValue:
+    """A complex tensor: two values of a graph."""
+
+    real: str
+    imaginary: str
 
 
 def aten(*operators: str) -> Callable[[AtenImporter], AtenImporter]:
     """Register a function as the importer of ATen operators: `add` is every overload of it that
     has no importer of its own, `add.Scalar` is one. Those of other libraries have the library's
-    name before theirs."""
+    name before theirs, those that take or give complex tensors `complex.`."""
 
     def register(function: AtenImporter) -> AtenImporter:
         for operator in operators:
@@ -47,11 +59,13 @@ def aten(*operators: str) -> Callable[[AtenImporter], AtenImporter]:
     return register
 
 
-def importer_of(target: Any) -> AtenImporter | None:
-    """The importer of an overload, None where there is none."""
+def importer_of(target: Any, *, of_complex: bool = False) -> AtenImporter | None:
+    """The importer of an overload, None where there is none; `of_complex`: where some of what it
+    takes or gives is complex."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
-    library = "" if target.namespace == "aten" else f"{target.namespace}."
+    library = COMPLEX if of_complex else ""
+    library += "" if target.namespace == "aten" else f"{target.namespace}."
     packet = f"{library}{target.overloadpacket.__name__}"
     for name in (f"{packet}.{target._overloadname}", packet):
         if name in ATEN_IMPORTERS:
@@ -106,6 +120,36 @@ class AtenCall(Assembler):
     def values(self, name: str) -> list[str]:
         """The graph values of a list of tensors."""
         return [str(v) for v in self._arguments[name]]
+
+    def complex_value(self, name: str) -> ComplexValue:
+        """A tensor or a number as a complex one."""
+        given = self._arguments[name]
+        if isinstance(given, ComplexValue):
+            return given
+        if isinstance(given, complex):
+            real, imaginary = (self.constant(p, self.made_dtype) for p in (given.real, given.imag))
+            return ComplexValue(real, imaginary)
+        real = self.as_made(name)
+        return ComplexValue(real, self.zeros(real))
+
+    def part(self, imaginary: bool, widened: Sequence[str] = ()) -> AtenCall:
+        """The same call of the real or of the imaginary parts of complex tensors; of the arguments
+        `widened` real ones have an imaginary part, which is 0."""
+
+        def chosen(name: str, given: Any) -> Any:
+            if isinstance(given, ComplexValue):
+                return given.imaginary if imaginary else given.real
+            if isinstance(given, list | tuple):
+                return [chosen(name, g) for g in given]
+            if isinstance(given, complex):
+                return given.imag if imaginary else given.real
+            if name not in widened or not imaginary or not isinstance(given, str | Number):
+                return given
+            return self.zeros(given) if isinstance(given, str) else 0
+
+        call = copy.copy(self)
+        call._arguments = {name: chosen(name, g) for name, g in self._arguments.items()}
+        return call
 
     def optionals(self, name: str) -> list[str | None]:
         """The graph values of a list of tensors some of which are left out."""
@@ -192,8 +236,9 @@ class AtenCall(Assembler):
 
     @property
     def made_dtype(self) -> str:
-        """The graph's type of what the call gives (of its first tensor)."""
-        return graph_dtype(self._first().dtype)
+        """The graph's type of what the call gives (of its first tensor), or of its parts."""
+        dtype = self._first().dtype
+        return graph_dtype(PARTS.get(dtype, dtype))
 
     def _first(self) -> torch.Tensor:
         found = self.result[0] if isinstance(self.result, list | tuple) else self.result
@@ -212,6 +257,10 @@ class AtenCall(Assembler):
         if isinstance(given, Number):
             return self.constant(given, dtype)
         return self.cast(self.value(name), dtype)
+
+    def zeros(self, value: str) -> str:
+        """Zeros of another value's type."""
+        return self.expanded(self.like(0, value), self.shape(value))
 
     def expanded(self, value: str, shape: Sequence[int]) -> str:
         """Broadcast to a shape."""

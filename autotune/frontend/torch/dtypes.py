@@ -10,6 +10,8 @@ import torch
 from autotune.errors import UnsupportedOpError
 
 HALVES = (torch.float16, torch.bfloat16)
+PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""Element types of the real and the imaginary part of a complex tensor: two values in a graph."""
 _BACK = {
     "float32": torch.float32, "float64": torch.float64, "bool": torch.bool,
     "int64": torch.int64, "int32": torch.int32, "int16": torch.int16, "int8": torch.int8,

@@ -12,8 +12,11 @@ _FAR = 10.0
 
 @aten("atan2", "arctan2")
 def angle(n: AtenCall) -> str:
-    """The angle of the point (other, self): signs of zeros count."""
-    y, x = n.as_made("self"), n.as_made("other")
+    return angle_of(n, n.as_made("self"), n.as_made("other"))
+
+
+def angle_of(n: AtenCall, y: str, x: str) -> str:
+    """The angle of the point (x, y): signs of zeros count."""
     zero, infinity = n.like(0, x), n.like(math.inf, x)
     far = n.op("and", *(n.op("eq", n.op("abs", v), infinity) for v in (x, y)))
     near = n.op("and", *(n.op("eq", v, zero) for v in (x, y)))
@@ -53,8 +56,12 @@ def log_of_sum(n: AtenCall) -> str:
 
 @aten("hypot")
 def hypotenuse(n: AtenCall) -> str:
+    return distance(n, n.as_made("self"), n.as_made("other"))
+
+
+def distance(n: AtenCall, x: str, y: str) -> str:
     """sqrt(x**2 + y**2), which does not overflow."""
-    x, y = (n.op("abs", n.as_made(name)) for name in ("self", "other"))
+    x, y = n.op("abs", x), n.op("abs", y)
     long, short, one = n.op("max", x, y), n.op("min", x, y), n.like(1, x)
     known = n.op("or", n.op("eq", long, n.like(0, x)), n.op("eq", long, n.like(math.inf, x)))
     share = n.op("div", short, long)

@@ -17,6 +17,7 @@ from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution, max_pool
 from autotune.frontend.windows import added_up, pool_places
 from autotune.sizes import any_size
+from autotune.types import Array
 
 
 @aten("convolution", "conv1d", "conv2d", "conv3d")
@@ -190,6 +191,11 @@ def _adaptive_axis(n: AtenCall, x: str, axis: int, count: int) -> str:
     for place in range(count):
         start, end = adaptive_window(extent, count, place)
         shares[start:end, place] = 1 / (end - start)
+    return _times_shares(n, x, axis, shares)
+
+
+def _times_shares(n: AtenCall, x: str, axis: int, shares: Array) -> str:
+    """x with an axis multiplied by a matrix."""
     order = [d for d in range(n.rank(x)) if d != axis] + [axis]
     y = n.op("matmul", n.transpose(x, order), n.constant(shares, n.dtype(x)), transpose_b=False)
     return n.transpose(y, [order.index(d) for d in range(len(order))])
@@ -249,6 +255,41 @@ def nearest_exact(n: AtenCall) -> str:
             places = np.floor((np.arange(after) + 0.5) / factor).clip(0, before - 1)
             x = n.op("gather", x, n.constant(places, "int64"), axis=axis)
     return x
+
+
+@aten("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+def smoothed(n: AtenCall) -> str:
+    """A product with a matrix of shares per axis: of images that shrink, all elements count."""
+    x, cubic = n.value("self" if n.has("self") else "input"), "bicubic" in str(n.target)
+    for axis, (before, after) in enumerate(zip(n.shape(x), n.made_shape, strict=True)):
+        if before != after:
+            align = bool(n.arg("align_corners", False))
+            if align:
+                step = (before - 1) / (after - 1) if after > 1 else 0.0
+            else:
+                step = 1 / _factor(n, axis, before, after, False)
+            x = _times_shares(n, x, axis, antialiased(before, after, step, cubic=cubic))
+    return x
+
+
+def antialiased(before: int, after: int, step: float, *, cubic: bool) -> Array:
+    """[before, after]: the share of each element in each one of a resized axis."""
+    shares, wide = np.zeros((before, after)), max(step, 1.0)
+    reach = wide * (2 if cubic else 1)
+    for place in range(after):
+        center = step * (place + 0.5)
+        start, end = max(int(center - reach + 0.5), 0), min(int(center + reach + 0.5), before)
+        far = np.abs((np.arange(start, end) - center + 0.5) / wide)
+        weights = _cubic(far) if cubic else np.maximum(1 - far, 0)
+        shares[start:end, place] = weights / weights.sum()
+    return shares
+
+
+def _cubic(far: Array, a: float = -0.5) -> Array:
+    """Keys' kernel (1981), as PyTorch has it for such resizes."""
+    near = ((a + 2) * far - (a + 3)) * far * far + 1
+    apart = (((far - 5) * far + 8) * far - 4) * a
+    return np.where(far < 1, near, np.where(far < 2, apart, 0.0))
 
 
 @aten("im2col")

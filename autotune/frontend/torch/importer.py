@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from autotune.errors import AutotuneError, ModelError, UnsupportedOpError
-from autotune.frontend.torch.context import AtenCall, Number, importer_of
-from autotune.frontend.torch.dtypes import HALVES, graph_dtype
+from autotune.frontend.assembly import Assembler
+from autotune.frontend.torch.complex_parts import joined, parts_of
+from autotune.frontend.torch.context import AtenCall, ComplexValue, Number, importer_of
+from autotune.frontend.torch.dtypes import HALVES, PARTS, graph_dtype
 from autotune.frontend.torch.order import memory_order, strides_with_gaps
 from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenSizes
 from autotune.graph.build import GraphBuilder
@@ -41,7 +44,8 @@ class TensorPort:
     name: str
     dtype: torch.dtype
     order: tuple[int, ...]
-    """The tensor's dimensions as they lie in memory, the slowest first: the graph has them so."""
+    """The tensor's dimensions as they lie in memory, the slowest first: the graph has them so.
+    Complex tensors have their parts as the last one."""
     strides: tuple[int, ...] | None = None
     """Where PyTorch leaves gaps between the elements of an output."""
 
@@ -141,8 +145,7 @@ class AtenImport:
         """Enter a value that is the same in every run: a weight or a number."""
         given = self._values[node]
         if node in self._weights:
-            graph_dtype(self._weights[node].dtype)
-            self.made[node] = self.builder.constant(host_array(self._weights[node]))
+            self.made[node] = self._constant(self._weights[node])
         elif isinstance(given, Number):
             self.made[node] = given
         elif isinstance(given, torch.SymInt) and self._sizes is not KNOWN:
@@ -150,17 +153,26 @@ class AtenImport:
         else:
             raise UnsupportedOpError(f"{node.name} is known to a run only")
 
+    def _constant(self, weight: torch.Tensor) -> str | ComplexValue:
+        if weight.is_complex():
+            parts = torch.view_as_real(weight.detach().resolve_conj()).unbind(-1)
+            return ComplexValue(*(self.builder.constant(host_array(p)) for p in parts))
+        graph_dtype(weight.dtype)
+        return self.builder.constant(host_array(weight))
+
     def take(self, node: fx.Node, name: str) -> TensorPort:
         """Make an input of what a node gives."""
         given = self._values[node]
         kind = sized_type(node, given, self._sizes)
         order = self._order(node)
-        shape = tuple(kind.shape[d] for d in order)
+        extents = (*kind.shape, 2) if given.is_complex() else kind.shape
+        shape = tuple(extents[d] for d in order)
         value = self.builder.input(name, TensorType(dtype=kind.dtype, shape=shape))
         if order != tuple(range(len(order))):
             back = tuple(order.index(d) for d in range(len(order)))
             value = self.builder.op("transpose", value, perm=back)
-        self.made[node] = value
+        whole = Assembler(self.builder)
+        self.made[node] = parts_of(whole, value) if given.is_complex() else value
         return TensorPort(name=name, dtype=given.dtype, order=order)
 
     def knows(self, node: fx.Node) -> bool:
@@ -180,10 +192,13 @@ class AtenImport:
                 raise UnsupportedOpError(f"output {place} of {whole.target} is not supported")
             self.made[node] = part
             return
-        importer = importer_of(node.target)
-        if importer is None:
-            raise UnsupportedOpError(f"{node.target} is not supported")
         result = self._values[node]
+        tensors = [result, *(self._values[n] for n in node.all_input_nodes)]
+        of_complex = any(map(_is_complex, pytree.tree_leaves(tensors)))
+        importer = importer_of(node.target, of_complex=of_complex)
+        if importer is None:
+            of = " of complex numbers" if of_complex else ""
+            raise UnsupportedOpError(f"{node.target}{of} is not supported")
         self.builder.label = node.name
         try:
             for given in node.all_input_nodes:
@@ -205,6 +220,8 @@ class AtenImport:
         given, value = self._values[node], self.made[node]
         sized_type(node, given, self._sizes)
         order = self._order(node)
+        if isinstance(value, ComplexValue):
+            value = joined(Assembler(self.builder), value)
         if order != tuple(range(len(order))):
             value = self.builder.op("transpose", value, perm=order)
         if value in self.builder.constants or self.builder.is_input(value):
@@ -219,25 +236,35 @@ class AtenImport:
 
     def _order(self, node: fx.Node) -> tuple[int, ...]:
         tensor = self._examples[node]
-        return memory_order(tensor) if self._as_stored else tuple(range(tensor.dim()))
+        order = memory_order(tensor) if self._as_stored else tuple(range(tensor.dim()))
+        return (*order, len(order)) if tensor.is_complex() else order
 
-    def _check(self, made: Sequence[str | None], kinds: Sequence[TensorType]) -> None:
+    def _check(
+        self, made: Sequence[str | ComplexValue | None], kinds: Sequence[TensorType]
+    ) -> None:
         """Raise ModelError where what was made is of another type than PyTorch gives."""
         for value, kind in zip(made, kinds, strict=True):
-            if value is not None and self.builder.types[value] != kind:
-                raise ModelError(f"it gives {kind}, and {self.builder.types[value]} was made")
+            parts = (value.real, value.imaginary) if isinstance(value, ComplexValue) else (value,)
+            for part in parts:
+                if part is not None and self.builder.types[part] != kind:
+                    raise ModelError(f"it gives {kind}, and {self.builder.types[part]} was made")
+
+
+def _is_complex(given: Any) -> bool:
+    return isinstance(given, torch.Tensor) and given.is_complex()
 
 
 def sized_type(node: fx.Node, given: Any, sizes: OpenSizes) -> TensorType:
-    """The graph's type of what a node gives. Raises UnsupportedOpError for what is no tensor, or
-    has sizes that are not known."""
+    """The graph's type of what a node gives, of its parts where it is complex. Raises
+    UnsupportedOpError for what is no tensor, or has sizes that are not known."""
     if not isinstance(given, torch.Tensor):
         raise UnsupportedOpError(f"{node.name} is no tensor but {type(given).__name__}")
     if given.layout is not torch.strided:
         raise UnsupportedOpError(f"tensors of layout {given.layout} are not supported")
     if sizes is KNOWN and any(isinstance(e, torch.SymInt) for e in given.shape):
         raise UnsupportedOpError(f"how much {node.target} gives is known to a run only")
-    return TensorType(dtype=graph_dtype(given.dtype), shape=tuple(map(sizes.of, given.shape)))
+    dtype = graph_dtype(PARTS.get(given.dtype, given.dtype))
+    return TensorType(dtype=dtype, shape=tuple(map(sizes.of, given.shape)))
 
 
 def host_array(tensor: torch.Tensor) -> Array:

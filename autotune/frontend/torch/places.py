@@ -1,4 +1,4 @@
-"""ATen importers: elements picked from, and put at, computed places; the first in order."""
+"""ATen importers: elements picked from, and put at, computed places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
-from autotune.frontend.ordering import first
 from autotune.frontend.places import elements, join, join_elements, positive
 from autotune.frontend.torch.context import AtenCall, aten
 from autotune.frontend.views import as_range, select_ranges
@@ -95,21 +94,67 @@ def scatter(n: AtenCall) -> str:
     x, indices = n.as_made("self"), n.value("index")
     if n.rank(x) == 0 or math.prod(n.shape(indices)) == 0:
         raise UnsupportedOpError("scatters of nothing, or to one number, are not supported")
-    if n.has("include_self") and not n.arg("include_self", True):
-        raise UnsupportedOpError("include_self=False is not supported")
     axis = n.axis("dim", n.rank(x))
     if n.has("src"):
         ranges = {d: range(e) for d, e in enumerate(n.shape(indices))}
         updates = select_ranges(n, n.as_made("src"), ranges)
     else:
         updates = n.expanded(n.as_made("value"), n.shape(indices))
-    how = _how(n)
-    if n.made_dtype != "bool" or how == "none":
-        return join_elements(n, (x, indices, updates), axis, how=how)
-    # A sum of bools is whether one of them is true.
-    narrow = (n.cast(x, "uint8"), indices, n.cast(updates, "uint8"))
-    joined = join_elements(n, narrow, axis, how={"add": "max", "mul": "min"}.get(how, how))
-    return n.cast(joined, "bool")
+    return _reduced(n, (x, indices, updates), axis)
+
+
+@aten("index_reduce")
+def index_reduce(n: AtenCall) -> str:
+    """Rows joined to those that places along an axis name."""
+    x, source = n.as_made("self"), n.as_made("source")
+    if n.rank(x) == 0 or 0 in n.shape(source):
+        n.refuse(f"rows of {n.shape(source)}")
+    axis = n.axis("dim", n.rank(x))
+    column = [n.shape(source)[d] if d == axis else 1 for d in range(n.rank(source))]
+    places = n.expanded(n.reshape(n.value("index"), column), n.shape(source))
+    return _reduced(n, (x, places, source), axis)
+
+
+def _reduced(n: AtenCall, operands: tuple[str, str, str], axis: int) -> str:
+    """(x, indices, updates) joined along an axis as the call's `reduce` says; without
+    `include_self` what x has counts only where nothing is joined to it."""
+    x, indices, updates = operands
+    how, narrow = _how(n), n.made_dtype == "bool"
+    alone = n.has("include_self") and not n.arg("include_self", True)
+    if how == "none" or not (alone or how == "mean"):
+        if not narrow or how == "none":
+            return join_elements(n, operands, axis, how=how)
+        # A sum of bools is whether one of them is true.
+        whole = (n.cast(x, "uint8"), indices, n.cast(updates, "uint8"))
+        joined = join_elements(n, whole, axis, how={"add": "max", "mul": "min"}.get(how, how))
+        return n.cast(joined, "bool")
+    if narrow:
+        n.refuse("bools that are joined without those that are there")
+    start, join = x, "add" if how == "mean" else how
+    if alone:
+        start = n.expanded(n.constant(_neutral(join, n.dtype(x)), n.dtype(x)), n.shape(x))
+    joined = join_elements(n, (start, indices, updates), axis, how=join)
+    none = n.expanded(n.constant(0 if alone else 1, "int64"), n.shape(x))
+    one = n.expanded(n.constant(1, "int64"), n.shape(updates))
+    count = join_elements(n, (none, indices, one), axis, how="add")
+    met = n.op("gt", count, n.like(0, count))
+    if how == "mean":
+        count = n.cast(n.op("max", count, n.like(1, count)), n.dtype(x))
+        if n.dtype(x).startswith("float"):
+            joined = n.op("div", joined, count)
+        else:  # toward minus infinity
+            joined = n.op("div", n.op("sub", joined, n.op("mod", joined, count)), count)
+    return n.op("where", met, joined, x) if alone else joined
+
+
+def _neutral(how: str, dtype: str) -> float | int:
+    """What an update takes the place of when it is joined to it."""
+    if how in ("add", "mul"):
+        return int(how == "mul")
+    if dtype.startswith("float"):
+        return -math.inf if how == "max" else math.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if how == "max" else limits.max)
 
 
 def _how(n: AtenCall) -> str:
@@ -117,7 +162,7 @@ def _how(n: AtenCall) -> str:
         return "add"
     given = n.arg("reduce") if n.has("reduce") else None
     known = {None: "none", "sum": "add", "add": "add", "prod": "mul", "multiply": "mul",
-             "amax": "max", "amin": "min"}  # fmt: skip
+             "amax": "max", "amin": "min", "mean": "mean"}  # fmt: skip
     if given not in known:
         raise UnsupportedOpError(f"reduce={given!r} is not supported")
     return known[given]
@@ -125,7 +170,7 @@ def _how(n: AtenCall) -> str:
 
 @aten("index_put", "_unsafe_index_put")
 def index_put(n: AtenCall) -> str:
-    """Indices broadcast, as `index` has them; a mask puts one number."""
+    """Indices broadcast, as `index` has them; a mask puts one number, or row, wherever it is."""
     x, given = n.value("self"), n.optionals("indices")
     how = "add" if n.arg("accumulate", False) else "none"
     values = n.as_made("values")
@@ -155,28 +200,13 @@ def index_put(n: AtenCall) -> str:
 
 
 def _masked(n: AtenCall, x: str, mask: str, values: str) -> str:
-    if math.prod(n.shape(values)) != 1:
+    """The same values wherever the mask is."""
+    rest = n.rank(x) - n.rank(mask)
+    before = n.shape(values)[: max(n.rank(values) - rest, 0)]
+    if any(extent != 1 for extent in before):
         raise UnsupportedOpError("how much it takes depends on the values it is given")
-    mask = n.reshape(mask, (*n.shape(mask), *[1] * (n.rank(x) - n.rank(mask))))
-    return n.op("where", mask, n.reshape(values, ()), x)
-
-
-@aten("topk")
-def topk(n: AtenCall) -> tuple[str, str]:
-    x, count = n.value("self"), n.integer("k")
-    if n.rank(x) == 0 or count == 0 or n.dtype(x) == "bool":
-        raise UnsupportedOpError(f"the first {count} of {n.shape(x)} are not supported")
-    axis = n.axis("dim", n.rank(x), -1)
-    return first(n, x, count, axis, largest=bool(n.arg("largest", True)))
-
-
-@aten("sort")
-def sort(n: AtenCall) -> tuple[str, str]:
-    x = n.value("self")
-    if n.rank(x) == 0 or 0 in n.shape(x) or n.dtype(x) == "bool":
-        raise UnsupportedOpError(f"elements of {n.shape(x)} are not sorted")
-    axis = n.axis("dim", n.rank(x), -1)
-    return first(n, x, n.shape(x)[axis], axis, largest=bool(n.arg("descending", False)))
+    mask = n.reshape(mask, (*n.shape(mask), *[1] * rest))
+    return n.op("where", mask, n.reshape(values, n.shape(values)[len(before) :]), x)
 
 
 MOST_COMPARED = 1 << 24

@@ -100,6 +100,53 @@ def pooled_branch(n: Net) -> str:
     return n.op("conv2d", both, n.weights(1, 1, 128, 64))
 
 
+def with_zeros(n: Net, channels: int = 32, step: int = 2) -> str:
+    """An image with zeros between its places."""
+    x = n.op("relu", n.feed("x", 1, 16, 16, channels))
+    apart = n.op("reshape", x, shape=(1, 16, 1, 16, 1, channels))
+    zeros = (0,) * 8 + (step - 1, 0, step - 1, 0)
+    apart = n.op("pad", apart, pads=zeros, value=0.0)
+    return n.op("reshape", apart, shape=(1, 16 * step, 16 * step, channels))
+
+
+def transposed_by_two(n: Net) -> str:
+    """A transposed convolution as PyTorch code writes it out: rows cut first, then columns."""
+    y = n.op("slice", with_zeros(n), starts=(0,) * 4, stops=(1, 31, 32, 32), steps=(1,) * 4)
+    y = n.op("slice", y, starts=(0,) * 4, stops=(1, 31, 31, 32), steps=(1,) * 4)
+    y = n.op("pad", y, pads=(0, 2, 2, 0, 0, 2, 2, 0), value=0.0)
+    return n.op("relu", n.op("conv2d", y, n.weights(4, 4, 32, 16)))
+
+
+def transposed_by_three(n: Net) -> str:
+    return n.op("conv2d", with_zeros(n, step=3), n.weights(5, 4, 32, 16), pads=(2, 1, 0, 2))
+
+
+def kept_keys(n: Net) -> str:
+    """A token's attention to what was kept beside its own key and value."""
+    q, k, v = (n.linear(n.feed(name, 4, 1, 64), 64) for name in "qkv")
+    keys = n.op("concat", n.feed("keys", 4, 512, 64), k, axis=1)
+    seen = n.op("softmax", n.op("matmul", q, keys, transpose_b=True), axis=2)
+    return n.op("matmul", seen, n.op("concat", n.feed("values", 4, 512, 64), v, axis=1))
+
+
+def squeezed(n: Net) -> str:
+    """Squeeze and excitation before a mix to few channels."""
+    x = n.op("relu", n.feed("x", 1, 56, 56, 64))
+    small = n.op("reduce_mean", x, axes=(1, 2), keepdims=True)
+    share = n.op("sigmoid", n.op("conv2d", small, n.weights(1, 1, 64, 64)))
+    return n.op("conv2d", n.op("mul", x, share), n.weights(1, 1, 64, 16))
+
+
+def imported_transition(n: Net) -> str:
+    """Means as files give them, with all attributes."""
+    y = n.op("conv2d", n.feed("x", 1, 28, 28, 64), n.weights(1, 1, 64, 64))
+    none, two = (0, 0, 0, 0), (2, 2)
+    return n.op(
+        "avg_pool2d", y, kernel=two, strides=two, pads=none, valid_pads=none, dilations=(1, 1),
+        count_include_pad=True,
+    )  # fmt: skip
+
+
 def searched(n: Net, value: str) -> Found:
     """What the search finds, which loses nothing that matters."""
     graph = n.graph(value)
@@ -129,6 +176,12 @@ def searched(n: Net, value: str) -> Found:
         (window_and_mix, "fold-pointwise-behind-convolution-with-bias", {"conv2d": 1}),
         (mix_and_window, "fold-pointwise-before-convolution", {"conv2d": 1}),
         (pooled_branch, "pointwise-convolution-beside-resized-linear", {"concat": 0}),
+        (transposed_by_two, "convolution-of-spread-image", {"pad": 0}),
+        (transposed_by_three, "convolution-of-wholly-spread-image", {"pad": 0, "conv2d": 1}),
+        (kept_keys, "sums-along-joined-rows", {}),
+        (kept_keys, "product-by-joined-rows", {}),
+        (squeezed, "scale-into-pointwise-convolution", {"conv2d": 1, "matmul": 1}),
+        (imported_transition, "means-before-pointwise-convolution-True", {"conv2d": 1}),
     ],
 )
 def test_less_work_is_found(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +147,21 @@ CASES: list[Case] = [
     ("put by a mask", lambda x: x.index_put((x > 0.5,), torch.tensor(-1.0)), (X,)),
     ("in order", lambda x: (*x.topk(2), *x.sort(1, descending=True), *x.topk(1, 0, largest=False)),
      (X,)),
+    ("in the middle", lambda x, i: (*x.median(1), x.median(), *x.kthvalue(2, 0, keepdim=True),
+     i.median(), x.nanmedian(), *x.nanmedian(0), x.quantile(0.3, dim=1)), (X, WHOLE)),
+    ("so far", lambda x, i: (*x.cummax(1), *x.cummin(0), *i.cummax(0), x.logcumsumexp(1)),
+     (floats(5, 7), WHOLE)),
+    ("counted", lambda x, i: (x.histc(7, -1, 1), i.float().histc(4, -4, 4)), (floats(40), WHOLE)),
+    ("joined without what is there", lambda x, i, y: (
+        *(x.scatter_reduce(1, i, y, how, include_self=own) for own in (False, True)
+          for how in ("sum", "amax", "amin", "prod", "mean")), *_rows_reduced(x, y)),
+     (X, places(4, 3, 2), Y)),
+    ("rows put by a mask", lambda x, r: (x.index_put((x[:, 0] > 0,), r), x.index_put(
+        (x[:, 0] > 0,), r[None]), x.index_put((x > 0,), r[:1])), (X, ROW)),
+    ("smoothed", lambda x: (F.interpolate(x, (4, 13), mode="bilinear", antialias=True),
+     F.interpolate(x, (3, 5), mode="bicubic", antialias=True),
+     F.interpolate(x, scale_factor=0.6, mode="bicubic", antialias=True),
+     F.interpolate(x, (4, 3), mode="bilinear", antialias=True, align_corners=True)), (IMAGE,)),
     ("bits", lambda i: (i & 3, i | 8, i ^ -1, ~i, (i + 9).to(torch.uint8) & 6), (WHOLE,)),
     ("short integers", lambda i: (i.to(torch.int16) * 2, i.to(torch.int16).sum(1)), (WHOLE,)),
     ("angles", torch.atan2, (torch.tensor([[0.0], [-0.0], [2.0], [-3.0], [math.inf]]),
@@ -166,6 +182,15 @@ CASES: list[Case] = [
      (X,)),
     ("none", lambda x: (x + 1, x.sum(), torch.cat([x, x]), x.sum(1)), (floats(3, 0),)),
 ]  # fmt: skip
+
+
+def _rows_reduced(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is said to be in beta
+        return [
+            x.index_reduce(0, torch.tensor([2, 0]), y[:2], how, include_self=False)
+            for how in ("amax", "mean", "prod")
+        ]
 
 
 def _put_between(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
