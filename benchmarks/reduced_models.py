@@ -62,9 +62,21 @@ def transition() -> Any:
     )
 
 
+def image_decoder() -> Any:
+    """From 16x16 to an image of 128x128, doubled and then convolved three times, as decoders of
+    latents are (Rombach et al. 2022), narrow."""
+    from torch import nn
+
+    layers: list[Any] = [nn.Conv2d(256, 256, 3, padding=1), nn.ReLU()]
+    for i, o in ((256, 128), (128, 64), (64, 32)):
+        layers += [nn.Upsample(scale_factor=2), nn.Conv2d(i, o, 3, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Conv2d(32, 3, 3, padding=1))
+
+
 REDUCED: dict[str, Definition] = {
     "edsr_x2": (edsr(1), ((1, 3, 64, 64),)),
     "edsr_x4": (edsr(2), ((1, 3, 64, 64),)),
     "bert_first": (bert_first, ((128, _WIDTH),)),
+    "image_decoder": (image_decoder, ((1, 256, 16, 16),)),
     "transition": (transition, ((1, 512, 28, 28),)),
 }  # fmt: skip

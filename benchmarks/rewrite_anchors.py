@@ -4,11 +4,12 @@
 
 A line for each: how much less work the rewrites found here are, or how much the published ones can
 save on this core at most. Those merge operators that share an input, or give groups and batches
-another form: no multiply-add goes, so what they save is reading a shared input again, at what a
-core gets from memory, and the distance of grouped convolutions from the core's peak; there are no
-launches to save. `at most` is the predicted time over itself less both. Transposed convolutions
-are phases from the import on: what these leave out, at peak, is a gain in both ways of
-`rewrite_models.py`, and counted here, against work on zeros. No kernel is run.
+another form: no multiply-add goes, so what they save is reading a shared input again, from the
+cache that holds it, and the distance of grouped convolutions from twice their work at the core's
+peak (two groups as one multiply zeros); there are no launches to save. `at most` is the predicted
+time over itself less both. Transposed convolutions are phases from the import on: what these leave
+out, at peak, is a gain in both ways of `rewrite_models.py`, and counted here, against work on
+zeros. No kernel is run.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from autotune.frontend import load_model
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import CLEAN, optimize
+from autotune.machine import Machine
 from autotune.machine.cpu import core_seconds
 from autotune.ops import OPS
 from autotune.request import CompileRequest
@@ -54,19 +56,28 @@ known here; nor is the model on which PET gains most, 2.5 times."""
 WORTH = 1.02
 """Times as fast from which a rewrite is one that gains."""
 SEARCH_S = 20.0
+LEAST_MERGED = 2
+"""Times the multiply-adds, at least, of joined groups: zeros between them are multiplied."""
 
 
 def operations(tasks: Counter[Task]) -> float:
     return float(sum(n * task_flops(task) for task, n in tasks.items()))
 
 
-def shared_bytes(graph: Graph) -> int:
-    """Bytes of inputs that several contractions read, once less each."""
+def rereading_s(graph: Graph, machine: Machine) -> float:
+    """Seconds to read inputs that several contractions read, once less each: from the cache that
+    holds them twice, since others lie there too, else from memory."""
     readers: Counter[str] = Counter()
     for node in graph.nodes:
         if OPS.get(node.op).kind == "contraction":
             readers.update({i for i in node.inputs if i not in graph.constants})
-    return sum((count - 1) * graph.types[value].nbytes for value, count in readers.items())
+    *caches, memory = machine.profile.levels
+    total_s = 0.0
+    for value, count in readers.items():
+        moved = float(graph.types[value].nbytes)
+        level = next((c for c in caches if 2 * moved <= c.size_bytes), memory)
+        total_s += (count - 1) * moved / level.load_bytes_per_s
+    return total_s
 
 
 def phases_flops(path: Path) -> float:
@@ -102,12 +113,12 @@ def line(path: Path) -> tuple[float, float, str]:
         sum(n * costs.predicted(t) for t, n in tasks.items()) for tasks in (before, after)
     )
     less = operations(before) - operations(after)
-    read_s = core_seconds(costs.machine, 0.0, float(shared_bytes(graph)))
+    read_s = rereading_s(graph, costs.machine)
     idle_s = 0.0
     for task, n in before.items():
         if any(dict(node.attrs).get("groups", 1) != 1 for node in task.nodes):
             at_peak_s = core_seconds(costs.machine, float(task_flops(task)), 0.0)
-            idle_s += n * max(costs.predicted(task) - at_peak_s, 0.0)
+            idle_s += n * max(costs.predicted(task) - LEAST_MERGED * at_peak_s, 0.0)
     most = was_s / (was_s - min(read_s + idle_s, 0.9 * was_s))
     phases_s = core_seconds(costs.machine, phases_flops(path), 0.0)
     said = [f"{was_s * 1e3:.2f} ms predicted"]

@@ -15,6 +15,7 @@ import pytest
 
 import autotune
 from autotune.request import NOMINAL
+from autotune.rewrite.files import shipped
 from autotune.schedule import STEPS
 from autotune.types import Task
 from search_spaces.builder import ScheduleBuilder
@@ -61,6 +62,16 @@ def test_every_path_of_the_page_exists() -> None:
         r"`((?:autotune|cost_model|rpc_server|search_spaces|tests)/[\w./]+)`", PAGE
     ):
         assert (ROOT / path).exists(), path
+
+
+def test_every_pass_has_a_reason_why_it_is_no_rule() -> None:
+    folder = ROOT / "autotune/graph/passes"
+    told = re.findall(r"^\| `(\w+)` \| ([^|]+) \|((?: `[\w-]+`)*) \|$", PAGE, re.MULTILINE)
+    there = sorted(p.stem for p in folder.glob("[!_]*.py"))
+    assert [name for name, _, _ in told] == there
+    assert all(len(why) > 10 for _, why, _ in told)
+    rules = {rule.name for rule in shipped()}
+    assert {name for _, _, named in told for name in re.findall(r"[\w-]+", named)} <= rules
 
 
 def test_a_convolution_takes_the_way_that_the_page_says(tmp_path: Path) -> None:

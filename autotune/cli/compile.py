@@ -74,7 +74,7 @@ def _summary(path: str, model: CompiledModel | SizedModel) -> str:
 
     size = f"{path}: {Path(path).stat().st_size / 1e6:.1f} MB"
     if not isinstance(model, CompiledModel):
-        count = len(set(model.image.table.drivers))
+        count = len(model.image.table.kernels)
         return f"{size}, {count} kernels for all sizes of {', '.join(model.symbols)}"
     sources = Counter(kernel.source for kernel in model.image.kernels)
     chosen = ", ".join(f"{n} {source}" for source, n in sorted(sources.items()))

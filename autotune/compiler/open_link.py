@@ -10,235 +10,28 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from autotune.codegen import backend_for
 from autotune.codegen.c.amount import amounts_lines
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
 from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.llvm.table import table_text
-from autotune.compiler.constants import ConstantBlock, SharedConstants, aligned, packed_bytes
-from autotune.compiler.open_kernels import OpenKernel
-from autotune.errors import VerifyError
-from autotune.measure.executor import kernel_symbol
+from autotune.compiler.constants import SharedConstants, aligned, packed_bytes
+from autotune.compiler.open_lines import BuiltKernel, OpenLinker, TableLine, of_units
 from autotune.placement.halo_clearing import halo_program, halo_symbol
 from autotune.placement.stacked_plan import ArenaBlock
-from autotune.placement.types import KernelCall, Partition, Storage
-from autotune.program.ir import Pack, Program
-from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, WORKSPACE
+from autotune.placement.types import Partition
 from autotune.runtime.open_image import (
     AMOUNTS,
     TABLE,
     CallTable,
     OpenImage,
     OpenPlan,
-    OpenPort,
     PlanChoice,
     Unit,
-    Words,
 )
 from autotune.size_ranges import OpenTypes
-from autotune.sizes import is_size
 from autotune.target import Target
-from autotune.types import ITEM_BYTES, Task, TensorType, dense_strides
-
-Address = tuple[int, Row]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltKernel:
-    """A kernel for all sizes with its code."""
-
-    kernel: OpenKernel
-    symbol: str
-    code: bytes
-    workspace_bytes: int
-
-
-def built(
-    task: Task, number: int, kernel: OpenKernel, target: Target, units: Sequence[Unit]
-) -> BuiltKernel:
-    """A kernel's code, under a symbol of the task and its number. Raises BuildError, and whatever
-    a defect does."""
-    symbol = f"{kernel_symbol(task)}_{number}"
-    program = of_units(kernel.program, tuple(unit.name for unit in units))
-    made = backend_for(target).build(program, target, symbol)
-    return BuiltKernel(
-        kernel=kernel, symbol=symbol, code=made.code, workspace_bytes=made.workspace_bytes
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _TableLine:
-    """A line of the table."""
-
-    driver: str
-    args: tuple[Address, ...]
-    strips: int = 1
-    seconds: float = 0.0
-    extents: tuple[int, ...] = ()
-    lengths: tuple[int, ...] = ()
-    workspace_bytes: int = 0
-
-
-class OpenLinker:
-    """Rows and addresses of a partition's values."""
-
-    def __init__(
-        self,
-        partition: Partition,
-        blocks: Sequence[ArenaBlock],
-        constants: SharedConstants,
-    ) -> None:
-        self._partition, self._blocks = partition, blocks
-        self._place = {name: n for n, b in enumerate(blocks) for name in b.storages}
-        self._rows: dict[Row, int] = {}
-        self.constants = ConstantBlock(constants)
-        graph = partition.graph
-        self._inputs = {
-            partition.placements[name].storage: FIRST_INPUT + k
-            for k, (name, _) in enumerate(graph.inputs)
-            if name in partition.placements
-        }
-        self._outputs = [s for s in partition.storages.values() if s.kind == "output"]
-        first = FIRST_INPUT + len(graph.inputs)
-        self._bases = self._inputs | {s.name: first + k for k, s in enumerate(self._outputs)}
-        self._sizes = first + len(self._outputs)
-
-    def row(self, row: Row) -> int:
-        """Its number."""
-        return self._rows.setdefault(row, len(self._rows))
-
-    def amounts(self, amounts: Sequence[int]) -> tuple[int, ...]:
-        return tuple(self.row(Row(amount)) for amount in amounts)
-
-    def address(self, value: str) -> Address:
-        """Base, and how far from it element (0, 0, ...) of an activation or graph value lies."""
-        placement = self._partition.placements[value]
-        storage = self._partition.storages[placement.storage]
-        inside = placement.offset * ITEM_BYTES[storage.dtype]
-        if storage.kind == "arena":
-            return ARENA, Row(inside, self._place[storage.name])
-        if storage.kind == "constant":
-            array = self._partition.graph.constants[storage.name]
-            return CONSTANTS, Row(self.constants.add(storage.name, array) + inside)
-        if storage.name not in self._bases:
-            raise VerifyError(f"{value} lies in {storage.name}, which is no input of the model")
-        return self._bases[storage.name], Row(inside)
-
-    def lines(self, call: KernelCall, kernels: Sequence[BuiltKernel]) -> list[_TableLine]:
-        """A line for every kernel that the call may use."""
-        out = []
-        for made in kernels:
-            kernel = made.kernel
-            args = self._arguments(call, kernel.program.packs)
-            out.append(
-                _TableLine(
-                    driver=f"{made.symbol}_run",
-                    args=self._with_sizes(args, bool(kernel.program.symbols)),
-                    strips=kernel.pieces,
-                    seconds=kernel.seconds,
-                    extents=kernel.extents,
-                    lengths=kernel.lengths,
-                    workspace_bytes=made.workspace_bytes,
-                )
-            )
-        return out
-
-    def _arguments(self, call: KernelCall, packs: Sequence[Pack]) -> list[Address]:
-        values, by_name = dict(call.args), {p.buffer: p for p in packs}
-        out: list[Address] = []
-        for param in call.task.params:
-            value = values[param.name]
-            if param.role == "constant":
-                array = self._partition.graph.constants[value]
-                offset = self.constants.add(value, array, by_name.get(param.name))
-                out.append((CONSTANTS, Row(offset)))
-            else:
-                out.append(self.address(value))
-        return out
-
-    def _with_sizes(self, args: Sequence[Address], sized: bool) -> tuple[Address, ...]:
-        sizes: tuple[Address, ...] = ((self._sizes, Row(0)),) if sized else ()
-        return (*args, *sizes, (WORKSPACE, Row(0)))
-
-    def halos(self, call: int) -> list[tuple[Storage, _TableLine]]:
-        """Storages whose first call this is, each with the line that zeroes its halo."""
-        return [
-            (storage, self._halo_line(storage, number))
-            for number, block in enumerate(self._blocks)
-            if (storage := self._partition.storages[block.storages[0]]).zeroed
-            and block.first == call
-        ]
-
-    def _halo_line(self, storage: Storage, block: int) -> _TableLine:
-        args = self._with_sizes([(ARENA, Row(0, block))], is_size(storage.elements))
-        return _TableLine(f"{halo_symbol(storage)}_run", args)
-
-    def table(self, calls: Sequence[Sequence[_TableLine]]) -> CallTable:
-        """`calls`: in order, the lines that each may take."""
-        lines = [line for alternatives in calls for line in alternatives]
-        width = 2 + 2 * max(len(line.args) for line in lines)
-        words = np.zeros((len(lines), width), np.int64)
-        filled: list[tuple[int, int]] = []
-        for number, line in enumerate(lines):
-            words[number, 1] = len(line.args)
-            for place, (base, row) in enumerate(line.args):
-                words[number, 2 + 2 * place] = base
-                filled.append((number * width + 3 + 2 * place, self.row(row)))
-        most = max(len(line.lengths) for line in lines)
-        zero = self.row(Row(0))
-        extents = [
-            (*self.amounts(line.extents), *[zero] * (most - len(line.extents))) for line in lines
-        ]
-        return CallTable(
-            drivers=tuple(line.driver for line in lines),
-            words=words,
-            filled=np.array(filled, np.int64).T.copy(),
-            choices=_choices([len(alternatives) for alternatives in calls]),
-            strips=np.array(self.amounts([line.strips for line in lines]), np.int64),
-            seconds=np.array([line.seconds for line in lines]),
-            workspace=np.array(self.amounts([line.workspace_bytes for line in lines]), np.int64),
-            extents=np.array(extents, np.int64).reshape(len(lines), most),
-            lengths=np.array(
-                [(*line.lengths, *[0] * (most - len(line.lengths))) for line in lines], np.int64
-            ).reshape(len(lines), most),
-        )
-
-    def port(self, public: str, value: str, kind: TensorType, place: Address) -> OpenPort:
-        declared = dict(self._partition.graph.declared)
-        strides = dense_strides(kind.shape)
-        if place[0] < FIRST_INPUT or value in self._partition.placements:
-            strides = self._partition.placements[value].layout.strides
-        return OpenPort(
-            name=public,
-            dtype=kind.dtype,
-            base=place[0],
-            shape=self.amounts(kind.shape),
-            strides=self.amounts(strides),
-            offset=self.row(place[1]),
-            declared=declared.get(public, ""),
-        )
-
-    def inputs(self) -> tuple[OpenPort, ...]:
-        """Every model input in order."""
-        return tuple(
-            self.port(name, "", kind, (FIRST_INPUT + number, Row(0)))
-            for number, (name, kind) in enumerate(self._partition.graph.inputs)
-        )
-
-    def outputs(self) -> tuple[OpenPort, ...]:
-        graph = self._partition.graph
-        return tuple(
-            self.port(name, v, graph.types[v], self.address(v)) for name, v in graph.outputs
-        )
-
-    def output_bytes(self) -> tuple[int, ...]:
-        return self.amounts([s.elements * ITEM_BYTES[s.dtype] for s in self._outputs])
-
-    def rows(self) -> tuple[Row, ...]:
-        """All of them, when everything else has been asked for."""
-        return tuple(self._rows)
+from autotune.types import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,11 +92,17 @@ def _calls(
     kernels: Mapping[Task, Sequence[BuiltKernel]],
     names: tuple[str, ...],
     target: Target,
-) -> tuple[list[Sequence[_TableLine]], dict[str, bytes]]:
+) -> tuple[list[Sequence[TableLine]], dict[str, bytes]]:
     """In order, the lines that each call may take, and the objects that they need by symbol."""
-    calls: list[Sequence[_TableLine]] = []
+    calls: list[Sequence[TableLine]] = []
     objects: dict[str, bytes] = {}
+    begins = {repeat.first: repeat for repeat in partition.repeats}
+    ends = {repeat.last: repeat for repeat in partition.repeats}
+    begun = 0
     for number, call in enumerate(partition.calls):
+        if number in begins:
+            calls.append([linker.begun(begins[number])])
+            begun = len(calls)
         for storage, line in linker.halos(number):
             calls.append([line])
             symbol = halo_symbol(storage)
@@ -312,6 +111,8 @@ def _calls(
                 objects[symbol] = backend_for(target).build(program, target, symbol).code
         calls.append(linker.lines(call, kernels[call.task]))
         objects.update((made.symbol, made.code) for made in kernels[call.task])
+        if number in ends:
+            calls += [[line] for line in linker.again(ends[number], len(calls) - begun)]
     return calls, objects
 
 
@@ -328,7 +129,7 @@ class _RowsOfPlan:
 def _plan(
     linker: OpenLinker,
     planned: PlannedPartition,
-    calls: Sequence[Sequence[_TableLine]],
+    calls: Sequence[Sequence[TableLine]],
     amounts: str,
     names: tuple[str, ...],
 ) -> tuple[OpenPlan, _RowsOfPlan]:
@@ -363,7 +164,7 @@ def _table_text(table: CallTable, target: Target) -> str:
     """The function that makes the calls; WebAssembly's code has numbers for addresses."""
     if not target.is_wasm:
         return table_text(TABLE)
-    declared = [f"declare void @{name}(ptr, i64)\n" for name in table.numbered]
+    declared = [f"declare void @{name}(ptr, i64)\n" for name in table.kernels]
     return "".join(declared) + table_text(TABLE, tuple(table.numbered))
 
 
@@ -377,17 +178,3 @@ def _constant_bytes(partition: Partition, kernels: Mapping[Task, Sequence[BuiltK
             packs = made.kernel.program.packs
             total += sum(aligned(packed_bytes(graph[values[p.buffer]], p)) for p in packs)
     return total
-
-
-def of_units(program: Program, names: tuple[str, ...]) -> Program:
-    """The program with all units of the model as its sizes, if it has any."""
-    return dataclasses.replace(program, symbols=names) if program.symbols else program
-
-
-def _choices(counts: Sequence[int]) -> Words:
-    """Numbers of lines by call, the last of a call again where it has few."""
-    most, first, out = max(counts), 0, []
-    for count in counts:
-        out.append([first + min(n, count - 1) for n in range(most)])
-        first += count
-    return np.array(out, np.int64)

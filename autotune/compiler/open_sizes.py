@@ -24,7 +24,8 @@ from autotune.compiler.open_kernels import (
     strip_kernels,
     whole_kernels,
 )
-from autotune.compiler.open_link import BuiltKernel, PlannedPartition, built, open_link
+from autotune.compiler.open_lines import BuiltKernel, built
+from autotune.compiler.open_link import PlannedPartition, open_link
 from autotune.compiler.open_tiles import tile_kernels
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import drawn_values, weight_bytes
@@ -36,6 +37,7 @@ from autotune.graph.passes.open_row_strips import OpenRowStrips
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.partition import partition
+from autotune.placement.repeats import with_steps
 from autotune.placement.stacked_plan import stacked
 from autotune.placement.types import Partition
 from autotune.runtime.open_image import OpenImage, PlanChoice, Unit
@@ -138,7 +140,7 @@ def _in_strips(
     if found is None:
         return None
     try:
-        parts = partition(found.graph)
+        parts = opened.cut(found.graph)
         made = _kernels(opened, parts, log, kernels)
     except NO_DEFECT:
         raise
@@ -179,7 +181,7 @@ class OpenParts:
         units, sizes = units_of(ranges)
         loaded = model.open_graph(sizes)
         graph = prepare(loaded, target.precision, short=target.short_tensors).graph
-        parts = partition(graph)
+        parts = _cut(graph, target)
         machine = Machine.of(target, profile)
         weights = sum(array.nbytes for array in parts.graph.constants.values())
         counted = (s for size in sizes.values() for s in symbols_of(size))
@@ -193,8 +195,21 @@ class OpenParts:
             far=machine.among(float(max(1, weights))),
         )
 
+    def cut(self, graph: Graph) -> Partition:
+        """Another form of the graph, cut into tasks."""
+        return _cut(graph, self.machine.target)
+
     def machine_of(self, task: Task) -> Machine:
         return self.far if weight_bytes(task) > self.machine.cache_bytes(2) else self.machine
+
+
+def _cut(graph: Graph, target: Target) -> Partition:
+    """The graph as calls, those of a sequence's steps among them."""
+
+    def prepared(step: Graph) -> Graph:
+        return prepare(step, target.precision, short=target.short_tensors).graph
+
+    return with_steps(partition(graph), prepared)
 
 
 def _plain_notes(

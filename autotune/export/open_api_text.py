@@ -114,7 +114,7 @@ def _begin(model: Exported[OpenInterface]) -> list[str]:
         f"  %place = getelementptr ptr, ptr %memory, i64 {WEIGHTS_POINTER}",
         "  store ptr %weights, ptr %place",
         f"  %counts = getelementptr i8, ptr %memory, i64 {face.places.counts}",
-        f"  %last = getelementptr ptr, ptr %memory, i64 {face.pointers - 1}",
+        f"  %last = getelementptr ptr, ptr %memory, i64 {face.counts}",
         "  store ptr %counts, ptr %last",
         *counted(model, 1),
         "  ret void",

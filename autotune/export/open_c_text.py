@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autotune.codegen.base import CONTROL, PLACED, REPEATED
 from autotune.codegen.c.source import CSource
 from autotune.export.c_text import (
     HEAD,
@@ -53,7 +54,7 @@ def open_c_text(image: OpenImage, model: Exported[OpenInterface]) -> str:
         copier_text(),
         plan_text(image, model.face),
         _create(model),
-        _run(model),
+        _run(image, model),
     ]
     return flash("\n".join(parts), model.face.prefix)
 
@@ -62,12 +63,21 @@ def _call(image: OpenImage, kernels: Sequence[CSource], prefix: str) -> str:
     """A line's kernel, called."""
     params = {f"{kernel.symbol}_run": kernel.params for kernel in kernels}
     cases = []
-    for name, number in image.table.numbered.items():
+    table = image.table
+    placing = PLACED in table.drivers
+    for name, number in table.numbered.items():
+        if name in CONTROL:
+            continue
         given = ", ".join(f"a[{n}]" for n in range(params[name] + 1))
         cases.append(f"    case {number}: {name.removesuffix('_run')}({given}); break;")
-    most = max(params.values()) + 1
+    most = max(*params.values(), int(table.words[:, 1].max())) + 1
+    if placing:
+        cases.append(f"""\
+    case {table.numbered[PLACED]}:
+        for (n = 0; n < line[3]; n += 2) m->bases[arguments[2 * n + 2]] = a[n];
+        break;""")
     return f"""\
-static void call(const {prefix} *m, int32_t chosen)
+static void call({"" if placing else "const "}{prefix} *m, int32_t chosen)
 {{
     const int32_t *line = lines + (ptrdiff_t)chosen * LINE;
     const int32_t *arguments = line + 4 + 2 * EXTENTS;
@@ -140,7 +150,7 @@ def _told(p: str, side: str, tensors: Sequence[OpenTensor]) -> str:
 
 def _create(model: Exported[OpenInterface]) -> str:
     p, first = model.face.prefix, FIRST_INPUT + len(model.face.inputs)
-    placed = (ARENA, WORKSPACE, *range(first, model.face.pointers - 1))
+    placed = (ARENA, WORKSPACE, *range(first, model.face.counts))
     lines = [f"    m->bases[{n}] = m->block + m->offsets[{n}];" for n in placed]
     return f"""\
 size_t {p}_memory_bytes(const int64_t sizes[])
@@ -161,7 +171,7 @@ int32_t {p}_create_in(void *memory, size_t bytes, const void *given, {p} **made)
     m->block = (char *)memory + HEAD;
     m->capacity = bytes - HEAD;
     m->bases[{CONSTANTS}] = (char *)weights; /* which no kernel writes */
-    m->bases[POINTERS - 1] = (char *)m->counts;
+    m->bases[{model.face.counts}] = (char *)m->counts;
     *made = m;
     return {Code.OK.value};
 }}
@@ -182,7 +192,25 @@ void {p}_destroy({p} *instance) {{ (void)instance; }}
 """
 
 
-def _run(model: Exported[OpenInterface]) -> str:
+def _calls(image: OpenImage) -> str:
+    """All calls, those that are repeated again and again."""
+    if REPEATED not in image.table.drivers:
+        return "    for (n = 0; n < CALLS; n++) call(m, m->chosen[n]);"
+    return f"""\
+    for (n = 0; n < CALLS; n++) {{
+        const int32_t *line = lines + (ptrdiff_t)m->chosen[n] * LINE;
+        const int32_t *arguments = line + 4 + 2 * EXTENTS;
+        if (line[2] != {image.table.numbered[REPEATED]}) {{
+            call(m, m->chosen[n]);
+        }} else if (++trip < m->values[arguments[1]]) {{
+            n -= (int32_t)m->values[arguments[3]] + 1;
+        }} else {{
+            trip = 0;
+        }}
+    }}"""
+
+
+def _run(image: OpenImage, model: Exported[OpenInterface]) -> str:
     face, p = model.face, model.face.prefix
     checks = [f"!inputs[{n}]" for n in range(len(face.inputs))]
     checks += [f"!outputs[{n}]" for n in range(len(face.outputs))]
@@ -200,12 +228,12 @@ def _run(model: Exported[OpenInterface]) -> str:
 int32_t {p}_run({p} *m, const void *const inputs[], void *const outputs[])
 {{
     int32_t n;
-    (void)inputs;
+{"    int64_t trip = 0;" + chr(10) if REPEATED in image.table.drivers else ""}    (void)inputs;
     if ({none}) return {Code.BAD_ARGUMENT.value};
     if (!m->sized) return {Code.BAD_SIZES.value};
     if ({" || ".join(checks)}) return {Code.BAD_ARGUMENT.value};
 {chr(10).join(given)}
-    for (n = 0; n < CALLS; n++) call(m, m->chosen[n]);
+{_calls(image)}
 {chr(10).join(copies)}
     return {Code.OK.value};
 }}

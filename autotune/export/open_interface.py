@@ -8,10 +8,10 @@ behind it, which grows where sizes need more.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from autotune.export.interface import FIELDS, WORD_BYTES, Frame, aligned
-from autotune.runtime.image import FIRST_INPUT
 from autotune.runtime.open_image import OpenImage, OpenPort
 from autotune.size_ranges import SizedType, SizeRange
 
@@ -60,6 +60,8 @@ class OpenInterface(Frame):
     inputs: tuple[OpenTensor, ...]
     outputs: tuple[OpenTensor, ...]
     places: Places = field(repr=False)
+    counts: int
+    """The number of the pointer to counts; those behind it are made while calls are."""
 
     @property
     def tensors(self) -> tuple[OpenTensor, ...]:
@@ -70,14 +72,21 @@ class OpenInterface(Frame):
         return sum(len(t.kind.shape) for t in self.tensors[:tensor])
 
 
+def _ranked(port: OpenPort, kind: SizedType) -> SizedType:
+    """The type with all dimensions, of an output whose model leaves them out."""
+    if len(kind.shape) == len(port.shape) and "..." not in kind.shape:
+        return kind
+    return dataclasses.replace(kind, shape=("?",) * len(port.shape))
+
+
 def open_interface(image: OpenImage, prefix: str) -> OpenInterface:
     """`prefix`: what every name in C begins with."""
     sides = ((image.inputs, image.types.inputs), (image.outputs, image.types.outputs))
     inputs, outputs = (
-        tuple(OpenTensor(port=port, kind=dict(kinds)[port.name]) for port in ports)
+        tuple(OpenTensor(port=port, kind=_ranked(port, dict(kinds)[port.name])) for port in ports)
         for ports, kinds in sides
     )
-    pointers = FIRST_INPUT + len(inputs) + len(image.output_bytes) + 1
+    pointers = max(image.pointers, image.table.pointers)
     tensors = (*inputs, *outputs)
     ranks = sum(len(t.kind.shape) for t in tensors)
     words = {
@@ -107,4 +116,5 @@ def open_interface(image: OpenImage, prefix: str) -> OpenInterface:
         inputs=inputs,
         outputs=outputs,
         places=Places(**places),
+        counts=image.pointers - 1,
     )

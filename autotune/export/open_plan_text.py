@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 
+from autotune.codegen.base import CONTROL
 from autotune.export.api_text import integers
 from autotune.export.errors import Code
 from autotune.export.exported import Exported
@@ -53,9 +54,12 @@ def numbered_plan_lines(image: OpenImage, model: Exported[OpenInterface]) -> lis
 
 def _tables(image: OpenImage) -> list[str]:
     table = image.table
-    drivers = ", ".join(f"ptr @{name}" for name in table.drivers)
+    drivers = ", ".join(
+        f"ptr inttoptr (i64 {CONTROL[name]} to ptr)" if name in CONTROL else f"ptr @{name}"
+        for name in table.drivers
+    )
     return [
-        *(f"declare void @{name}(ptr, i64)" for name in dict.fromkeys(table.drivers)),
+        *(f"declare void @{name}(ptr, i64)" for name in table.kernels),
         *_shared_tables(image),
         f"@drivers = internal constant [{len(table.drivers)} x ptr] [{drivers}]",
     ]

@@ -38,7 +38,7 @@ def open_wasm_module(
     block = aligned(sizes + len(face.symbols) * 8)
     pointers = bytearray(face.pointers * POINTER_BYTES)
     for pointer, address in (
-        (WEIGHTS_POINTER, weights), (face.pointers - 1, head + face.places.counts),
+        (WEIGHTS_POINTER, weights), (face.counts, head + face.places.counts),
     ):  # fmt: skip
         at = pointer * POINTER_BYTES
         pointers[at : at + POINTER_BYTES] = address.to_bytes(POINTER_BYTES, "little")

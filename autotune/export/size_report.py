@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from autotune.codegen.base import CONTROL
 from autotune.codegen.elf.objects import EXECUTE, UNDEFINED, WRITE, read_elf
 from autotune.export.interface import Frame
 from autotune.runtime.image import ENTRY_SYMBOL, ModelImage
@@ -63,7 +64,8 @@ def sizes_of(image: ModelImage, face: Frame) -> ExportSizes:
 
 def open_sizes_of(image: OpenImage, face: Frame) -> ExportSizes:
     """The same; calls of a kernel are those that may take it, memory is that without sizes."""
-    drivers = Counter(name.removesuffix("_run") for name in image.table.drivers)
+    called = (name for name in image.table.drivers if name not in CONTROL)
+    drivers = Counter(name.removesuffix("_run") for name in called)
     return _counted(image.objects, drivers, face)
 
 

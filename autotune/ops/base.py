@@ -15,9 +15,9 @@ from autotune.registry import Registry
 from autotune.types import Array, Attrs, TensorType
 
 OpKind = Literal[
-    "contraction", "pool", "row", "elementwise", "scatter", "scan", "sort", "data", "view"
+    "contraction", "pool", "row", "elementwise", "scatter", "scan", "sort", "data", "view", "loop"
 ]
-"""data moves elements, view none."""
+"""data moves elements, view none; a loop is kernels of others, called again and again."""
 
 
 class Op(Protocol):

@@ -78,12 +78,19 @@ def arena_order(partition: Partition) -> list[tuple[int, Block]]:
 
 
 def lifetimes(partition: Partition) -> dict[str, tuple[int, int]]:
-    """Per arena storage the first and last call that touch it; a graph output lives to the end."""
+    """Per arena storage the first and last call that touch it, of repeated calls the first and
+    the last of all; a graph output lives to the end."""
     out: dict[str, tuple[int, int]] = {}
     for number, call in enumerate(partition.calls):
         for _, placement in _placed_args(partition, call):
             first, _ = out.get(placement.storage, (number, number))
             out[placement.storage] = (first, number)
+    for repeat in partition.repeats:
+        for value in repeat.values:
+            name = partition.placements[value].storage
+            if partition.storages[name].kind == "arena":
+                first, last = out.get(name, (repeat.first, repeat.last))
+                out[name] = (min(first, repeat.first), max(last, repeat.last))
     for public, value in partition.graph.outputs:
         name = partition.placements[value].storage
         if partition.storages[name].kind == "arena":

@@ -20,12 +20,17 @@ from autotune.types import Layout, Role, Task, TaskNode, TaskValue, freeze_attrs
 
 
 def partition(
-    graph: Graph, *, attention: bool = True, layouts: Layouts = MappingProxyType({})
+    graph: Graph,
+    *,
+    attention: bool = True,
+    layouts: Layouts = MappingProxyType({}),
+    strides: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Partition:
     """Cut the graph into tasks and place its values. `attention`: whether it may be one task;
-    `layouts`: of values that are not dense (`layout_choice` chooses them)."""
+    `layouts`: of values that are not dense (`layout_choice` chooses them); `strides`: see
+    `place`."""
     rearranged = rearrange(CanonicalOperands().run(graph), layouts)
-    placed = place(rearranged.graph, rearranged.paddings)
+    placed = place(rearranged.graph, rearranged.paddings, strides)
     graph = placed.graph
     groups = fuse(graph, placed.kernels, attention=attention)
     made = [group for group in groups if graph.types[group.output].size]

@@ -39,10 +39,17 @@ class Placed:
     storages: Mapping[str, Storage]
 
 
-def place(graph: Graph, paddings: Mapping[str, int] = MappingProxyType({})) -> Placed:
+def place(
+    graph: Graph,
+    paddings: Mapping[str, int] = MappingProxyType({}),
+    strides: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> Placed:
     """Decide all placements. Every value of `graph.outputs` ends dense in an array of its own.
-    `paddings`: elements to leave free after the channels of a value's points."""
-    placing = _Placing(with_own_outputs(graph), paddings)
+    `paddings`: elements to leave free after the channels of a value's points; `strides`: of inputs
+    and, by their public names, outputs that are not dense."""
+    graph = with_own_outputs(graph)
+    named = (*graph.outputs, *((name, name) for name, _ in graph.inputs))
+    placing = _Placing(graph, paddings, {v: strides[n] for n, v in named if n in strides})
     placing.place_outputs()
     placing.place_concats()
     placing.place_views()
@@ -53,11 +60,12 @@ class _Placing:
     """Links between values: `hosts[v] = (w, position)` where v lies inside w, the output of a view
     node that reads v at that position. A view's output without a host lies in its operand."""
 
-    def __init__(self, graph: Graph, paddings: Mapping[str, int]) -> None:
-        self.graph = graph
-        self.types = dict(graph.types)
-        self.order = [node.output for node in graph.nodes]
+    def __init__(
+        self, graph: Graph, paddings: Mapping[str, int], strides: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        self.graph, self.strides, self.types = graph, strides, dict(graph.types)
         self.nodes = {node.output: node for node in graph.nodes}
+        self.order = list(self.nodes)
         self.readers: dict[str, list[str]] = {}
         for node in graph.nodes:
             for value in node.inputs:
@@ -127,6 +135,8 @@ class _Placing:
         source = self.forward(value)
         if source is None:
             layout = Layout.haloed(shape, self.halo.get(value, ((0, 0),) * len(shape)))
+            if value in self.strides:
+                layout = dataclasses.replace(layout, strides=self.strides[value])
             return Placement(storage=value, offset=layout.span(shape)[0], layout=layout)
         inner = self.locate(source)
         return inner and self._viewed(self.nodes[value], inner)
@@ -313,13 +323,11 @@ class _Placing:
                     joined = larger(wanted.get(outer, halo), halo)
                     changed |= joined != wanted.get(outer)
                     wanted[outer] = joined
+        barred = self.outputs | self.unhaloed
         self.halo = {
             value: halo
             for value, halo in wanted.items()
-            if value in self.nodes
-            and value not in self.outputs
-            and value not in self.unhaloed
-            and self.root(value) == value
+            if value in self.nodes and value not in barred and self.root(value) == value
         }
 
     def _halo_outer(self, value: str, halo: Halo) -> str | None:
@@ -342,7 +350,7 @@ class _Placing:
         self._drop_obstructive_halos()
         nodes = tuple(self.nodes[v] for v in self.order)
         graph = dataclasses.replace(self.graph, nodes=nodes, types=self.types)
-        placements: dict[str, Placement] = {}
+        placements = dict[str, Placement]()
         for value in graph.types:
             placement = self.locate(value)
             if placement is None:

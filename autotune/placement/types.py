@@ -18,7 +18,8 @@ from autotune.types import Layout, Task
 class Storage:
     """A block of memory that holds one or more values.
 
-    kind: arena (planned scratch memory), input or output (the caller's array, dense), constant.
+    kind: arena (planned scratch memory), input or output (the caller's array, dense), constant,
+    slot (see MovingSlot).
     `elements` counts everything, halo included. `zeroed`: must hold zeros wherever no kernel
     writes (halos), so it may share memory only with storages of equal `sharing`."""
 
@@ -55,6 +56,32 @@ class KernelCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovingSlot:
+    """A pointer that kernels of repeated calls use in place of a value, which moves from trip to
+    trip: the storage of kind `slot` is where it points. At first it is `start` elements behind the
+    beginning of `value`; with every trip it moves by `step` elements, or goes where the pointer
+    `follows` was."""
+
+    storage: str
+    value: str
+    start: int = 0
+    step: int = 0
+    follows: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """Calls `first` to `last`, both included, that are made `trips` times, at least once."""
+
+    first: int
+    last: int
+    trips: int
+    slots: tuple[MovingSlot, ...]
+    values: tuple[str, ...]
+    """What the calls read and write outside of them: alive from the first to the last trip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """A graph as kernel calls in execution order, with all placements decided."""
 
@@ -64,6 +91,8 @@ class Partition:
     storages: Mapping[str, Storage]
     layouts: Layouts = field(default_factory=dict)
     """Layouts of the values that are not dense."""
+    repeats: tuple[Repeat, ...] = ()
+    """In order; none overlap."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Values made for these layouts -> those they stand for."""
 

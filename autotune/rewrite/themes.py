@@ -16,6 +16,7 @@ from autotune.rewrite.vocabulary import FUNCTIONS, OPERATORS, TriedOperator, fix
 _WINDOW = "\nattribute t l u v in 0..1\nattribute i j d e in 1..2"
 _CONV = "conv2d(_, _, pads=(t, l, u, v), strides=(i, j), dilations=(d, e))"
 _GROUPED = "conv2d(_, _, pads=(t, l, u, v), strides=(i, j), dilations=(d, e), groups=2)"
+_EACH = "conv2d(_, _, pads=(t, l, u, v), strides=(i, j), dilations=(d, e), groups=c)"
 _POINT = "conv2d(_, _)"
 _POOL = "\nattribute p q i j in 1..2"
 _MEANS = "avg_pool2d(_, kernel=(p, q), strides=(i, j))"
@@ -246,18 +247,76 @@ _FURTHER: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
      (_GROUPED, "mul add"), 3),
 )  # fmt: skip
 
+_MORE: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
+    # -- what nobody reads of products and images
+    ("layers-cut", f"value a [*s, m, k]\nvalue c [k, n]{_CUT}", ("matmul slice relu neg",), 3),
+    ("layers-to-cut", f"value a [*s, k, j]\nvalue c [j, m]{_CUT}", ("matmul slice relu neg",), 3),
+    ("layers-cut-and-added", f"value a [*s, m, k]\nvalue c [k, n]\nvalue f [n]{_CUT}",
+     ("matmul slice add",), 3),
+    ("rows-cut-and-scaled", f"value x [*s, m, n]\nvalue f [n]{_CUT}",
+     ("slice mul add relu",), 3),
+    ("rows-cut-by-numbers", f"value x [*s, m, n]\nvalue f [*s, m, 1]{_CUT}",
+     ("slice mul add",), 3),
+    ("rows-of-images-cut", f"value x [n, m, w, c]\nvalue k [1, 1, c, o]{_CUT}",
+     (_POINT, "slice relu neg"), 3),
+    ("columns-of-images-cut", f"value x [n, h, m, c]\nvalue k [1, 1, c, o]{_CUT}",
+     (_POINT, "slice relu neg"), 3),
+    ("channels-cut", f"value x [n, h, w, m]\nvalue k [1, 1, m, o]{_CUT}",
+     (_POINT, "slice add concat"), 3),
+    ("images-cut", f"value x [m, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}{_CUT}",
+     (_CONV, "slice relu"), 2),
+    ("images-cut-and-pooled", f"value x [m, h, w, c]{_POOL}{_CUT}",
+     (_MEANS, _LARGEST, "slice relu"), 3),
+    ("images-cut-and-resized", f"value x [m, h, w, c]{_SIZES}{_CUT}",
+     ("nearest linear slice relu",), 3),
+    # -- convolutions in groups
+    ("sums-in-groups", f"value x y [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
+     (_GROUPED, "add sub neg"), 3),
+    ("groups-of-batches",
+     f"value x [n, h, w, c]\nvalue y [m, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
+     (_GROUPED, "concat relu"), 3),
+    ("groups-padded", f"value x [n, h, w, c]\nvalue k [r, g, c, o]{_WINDOW}",
+     (_GROUPED, "pad neg relu"), 3),
+    ("sums-by-channel", f"value x y [n, h, w, c]\nvalue k [r, g, 1, c]{_WINDOW}",
+     (_EACH, "add sub neg"), 3),
+    ("windows-by-channel", f"value x [n, h, w, c]\nvalue k p [r, g, 1, c]{_WINDOW}",
+     (_EACH, "add sub neg"), 3),
+    ("scales-by-channel", f"value x [n, h, w, c]\nvalue k [r, g, 1, c]\nvalue f [c]{_WINDOW}",
+     (_EACH, "mul add"), 3),
+    ("numbers-by-channel", f"value x [n, h, w, c]\nvalue k [r, g, 1, c]\nvalue f []{_WINDOW}",
+     (_EACH, "mul add neg"), 3),
+    ("padded-by-channel", f"value x [n, h, w, c]\nvalue k [r, g, 1, c]{_WINDOW}",
+     (_EACH, "pad neg"), 3),
+    ("batches-by-channel",
+     f"value x [n, h, w, c]\nvalue y [m, h, w, c]\nvalue k [r, g, 1, c]{_WINDOW}",
+     (_EACH, "concat relu"), 3),
+    # -- means and sums of what is made
+    ("means-of-images-resized", f"value x y [n, h, w, c]{_SIZES}",
+     ("nearest linear places_mean places_sum add",), 3),
+    ("means-of-padded", f"value x y [n, h, w, c]{_ZEROS}",
+     ("pad places_sum places_max relu add",), 3),
+    ("means-of-windows", f"value x y [n, h, w, c]{_POOL}",
+     (_MEANS, "add mul relu"), 3),
+    # -- products of joined and repeated values
+    ("products-with-joined", "value a [*s, m, k]\nvalue b [*s, n, k]\nvalue c [*s, j, k]",
+     ("matmul concat transpose relu",), 3),
+    ("products-by-joined", "value a [*s, m, k]\nvalue b [*s, m, j]\nvalue c [k, n]",
+     ("matmul concat slice",), 3),
+    ("scaled-products-by-two", "value a [*s, m, k]\nvalue b [*s, k, n]\nvalue f [*s, m, 1]",
+     ("matmul mul neg relu",), 3),
+    ("pointwise-turned", "value x [n, c, h, w]\nvalue k [1, 1, c, o]",
+     (_POINT, "transpose relu places_mean"), 3),
+)  # fmt: skip
 
-CHAPTERS = (
-    tuple(name for name, *_ in _THEMES),
-    tuple(name for name, *_ in _FURTHER),
-)
+
+CHAPTERS = tuple(tuple(name for name, *_ in chapter) for chapter in (_THEMES, _FURTHER, _MORE))
 """Names of themes by what is found first: it prunes the chapters behind it, none before, so that
 what a chapter gives stays as it is where another is added."""
 
 
 def themes() -> Iterator[Theme]:
     """All of them, in order."""
-    for name, header, operators, most in (*_THEMES, *_FURTHER):
+    for name, header, operators, most in (*_THEMES, *_FURTHER, *_MORE):
         yield Theme(
             name=name, header=parse_header(header, name), most=most,
             operators=tuple(o for text in operators for o in _operators(text)),

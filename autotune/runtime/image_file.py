@@ -137,7 +137,7 @@ def describe(path: str) -> dict[str, str | int]:
     target = image.target
     if isinstance(image, OpenImage):
         said = ", ".join(f"{symbol}: {allowed}" for symbol, allowed in image.types.ranges)
-        counted: dict[str, str | int] = {"sizes": said, "kernels": len(set(image.table.drivers))}
+        counted: dict[str, str | int] = {"sizes": said, "kernels": len(image.table.kernels)}
     else:
         counted = {"kernels": len(image.kernels)}
     return {

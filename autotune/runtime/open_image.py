@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.codegen.base import Library
+from autotune.codegen.base import CONTROL, Library
 from autotune.memory import Bytes
-from autotune.runtime.image import ModelImage, Port, digest_of, manifest_of
+from autotune.runtime.image import FIRST_INPUT, ModelImage, Port, digest_of, manifest_of
 from autotune.size_ranges import OpenTypes
 from autotune.target import Target
 from autotune.types import TensorType
@@ -111,6 +111,16 @@ class CallTable:
         return table[lines], int(values[self.workspace[lines]].max())
 
     @property
+    def kernels(self) -> tuple[str, ...]:
+        """Drivers that are code."""
+        return tuple(name for name in dict.fromkeys(self.drivers) if name not in CONTROL)
+
+    @property
+    def pointers(self) -> int:
+        """How many pointers its lines name."""
+        return 1 + int(self.words[:, 2::2].max(initial=0))
+
+    @property
     def numbered(self) -> dict[str, int]:
         """Drivers by numbers, where code has no addresses."""
         return {name: number for number, name in enumerate(dict.fromkeys(self.drivers))}
@@ -186,6 +196,11 @@ class OpenImage:
     """None where there are no further plans."""
 
     @property
+    def pointers(self) -> int:
+        """Those that a run is given: blocks, inputs, outputs, counts."""
+        return FIRST_INPUT + len(self.inputs) + len(self.output_bytes) + 1
+
+    @property
     def alone(self) -> OpenImage:
         """The image with its own plan only."""
         own = len(self.objects) - sum(plan.objects for plan in self.further)
@@ -243,7 +258,7 @@ class _LoadedPlan:
         amounts = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         self.amounts = amounts(library.address(plan.amounts))
         self.words = plan.table.words.copy()
-        addresses = {name: library.address(name) for name in set(plan.table.drivers)}
+        addresses = {name: library.address(name) for name in plan.table.kernels} | CONTROL
         self.words[:, 0] = [addresses[name] for name in plan.table.drivers]
 
 
@@ -285,6 +300,7 @@ class OpenCode:
             ),
             counts=counts,
             table=table,
+            slots=max(0, plan.table.pointers - image.pointers),
         )
 
 
@@ -295,4 +311,6 @@ class OpenCalls:
     image: ModelImage
     counts: Words
     """Counts of the units, as kernels read them."""
+    slots: int
+    """Pointers behind that to the counts, which the table itself makes."""
     table: Words

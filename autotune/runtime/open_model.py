@@ -57,7 +57,8 @@ class OpenSession(NativeSession):
             run(table, rows, width, bases)
 
         self._calls, self._arenas = calls, arenas
-        super().__init__(calls.image, code.library, entry, (calls.counts.ctypes.data,))
+        further = (calls.counts.ctypes.data, *[0] * calls.slots)
+        super().__init__(calls.image, code.library, entry, further)
 
     @property
     def by_address(self) -> bool:

@@ -34,7 +34,7 @@ def _check(op: str, check: object, examples: int) -> None:
 
 
 def test_every_op_has_cases() -> None:
-    missing = set(OPS) - set(CASES)
+    missing = {op for op in OPS if OPS.get(op).kind != "loop"} - set(CASES)
     assert not missing, "add cases of them to tests/contracts/op_cases.py"
     assert set(CASES) <= set(OPS)
 

@@ -6,11 +6,17 @@ NAME(ptr table, i64 rows, i64 width, ptr bases): a row has `width` words: the ad
 driver NAME_run, how many arguments it has, then for each the number of a pointer in `bases` and a
 distance in bytes from there. Rows are called in order, each with its own parallel region. Where
 code has no addresses (WebAssembly), the first word is a number among drivers that are named.
+
+Two words stand for no driver. Of arguments in pairs, PLACED makes pointers: the one that the
+second names points to where the first does, all of them at once. REPEATED goes back by as many
+rows as its second distance says, until those between have been called as often as its first says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from autotune.codegen.base import CONTROL, PLACED, REPEATED
 
 MOST_ARGUMENTS = 256
 """Params of a kernel that is called from a table."""
@@ -18,18 +24,23 @@ MOST_ARGUMENTS = 256
 
 def table_text(symbol: str, drivers: Sequence[str] = ()) -> str:
     """The function. `drivers`: those that rows number; none: rows have addresses."""
-    kernel, called = "load ptr, ptr %at", "  call void %kernel(ptr %args, i64 1)"
-    if drivers:
-        kernel, called = "load i64, ptr %at", _numbered(drivers)
+    words = CONTROL if not drivers else {n: k for k, n in enumerate(drivers) if n in CONTROL}
+    cases = " ".join(
+        f"i64 {words[name]}, label %{label}"
+        for name, label in ((PLACED, "places"), (REPEATED, "again"))
+        if name in words
+    )
+    called = _numbered(drivers) if drivers else _ADDRESSED
     return f"""define void @{symbol}(ptr %table, i64 %rows, i64 %width, ptr %bases) nounwind {{
 entry:
   %args = alloca [{MOST_ARGUMENTS} x ptr]
   br label %row
 row:
-  %i = phi i64 [ 0, %entry ], [ %next, %{"called" if drivers else "call"} ]
+  %i = phi i64 [ 0, %entry ], [ %next, %done ]
+  %trip = phi i64 [ 0, %entry ], [ %trips, %done ]
   %begin = mul i64 %i, %width
   %at = getelementptr i64, ptr %table, i64 %begin
-  %kernel = {kernel}
+  %kernel = load i64, ptr %at
   %second = getelementptr i64, ptr %at, i64 1
   %many = load i64, ptr %second
   %first = getelementptr i64, ptr %at, i64 2
@@ -50,8 +61,13 @@ argument:
   %more = icmp ult i64 %following, %many
   br i1 %more, label %argument, label %call
 call:
+  switch i64 %kernel, label %driver [ {cases} ]
+driver:
 {called}
-  %next = add i64 %i, 1
+{_CONTROLLED}  br label %done
+done:
+  %trips = phi i64 [ %trip, %called ], [ %trip, %places ], [ %counted, %again ]
+  %next = phi i64 [ %behind, %called ], [ %past, %places ], [ %to, %again ]
   %others = icmp ult i64 %next, %rows
   br i1 %others, label %row, label %out
 out:
@@ -60,11 +76,49 @@ out:
 """
 
 
+_ADDRESSED = """\
+  %known = inttoptr i64 %kernel to ptr
+  call void %known(ptr %args, i64 1)
+  br label %called
+called:"""
+"""A call of the driver that has the address."""
+_CONTROLLED = """\
+  %behind = add i64 %i, 1
+  br label %done
+places:
+  %p = phi i64 [ 0, %call ], [ %beyond, %places ]
+  %from = getelementptr ptr, ptr %args, i64 %p
+  %target = load ptr, ptr %from
+  %twice = shl i64 %p, 1
+  %third = getelementptr i64, ptr %first, i64 %twice
+  %fourth = getelementptr i64, ptr %third, i64 2
+  %named = load i64, ptr %fourth
+  %moved = getelementptr ptr, ptr %bases, i64 %named
+  store ptr %target, ptr %moved
+  %beyond = add i64 %p, 2
+  %past = add i64 %i, 1
+  %left = icmp ult i64 %beyond, %many
+  br i1 %left, label %places, label %done
+again:
+  %often = getelementptr i64, ptr %first, i64 1
+  %wanted = load i64, ptr %often
+  %far = getelementptr i64, ptr %first, i64 3
+  %back = load i64, ptr %far
+  %made = add i64 %trip, 1
+  %further = icmp ult i64 %made, %wanted
+  %counted = select i1 %further, i64 %made, i64 0
+  %return = sub i64 %i, %back
+  %onward = add i64 %i, 1
+  %to = select i1 %further, i64 %return, i64 %onward
+"""
+"""The row behind a call; pointers that are made; going back."""
+
+
 def _numbered(drivers: Sequence[str]) -> str:
     """A call of the driver that has the number."""
-    cases = "\n".join(f"    i64 {n}, label %case{n}" for n in range(len(drivers)))
+    known = [(n, name) for n, name in enumerate(drivers) if name not in CONTROL]
+    cases = "\n".join(f"    i64 {n}, label %case{n}" for n, _ in known)
     calls = "\n".join(
-        f"case{n}:\n  call void @{name}(ptr %args, i64 1)\n  br label %called"
-        for n, name in enumerate(drivers)
+        f"case{n}:\n  call void @{name}(ptr %args, i64 1)\n  br label %called" for n, name in known
     )
     return f"  switch i64 %kernel, label %called [\n{cases}\n  ]\n{calls}\ncalled:"

@@ -125,6 +125,10 @@ def test_dimensions_have_one_form() -> None:
     assert h - h == 0
     assert (h + 1) // 1 == h + 1
     assert prefix_form((h * i + 3) // i) == "(/ (+ (* h i) 3) i)"
+    # What both have as a factor cancels, as for all numbers that are not 0.
+    assert (h * i - 2 * i) // i == h - 2
+    assert (h * h * i) // (h * i * i) == h // i
+    assert (h * i + i) // (2 * i) == (h + 1) // 2
 
 
 def test_derivations_are_printed(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from autotune.rewrite.rule import Rewrite
 from autotune.rewrite.themes import themes
 from autotune.types import TensorType
 
-FEWEST = 500
+FEWEST = 1000
 PARTS = 6
 
 

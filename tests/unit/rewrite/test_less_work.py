@@ -121,6 +121,14 @@ def transposed_by_three(n: Net) -> str:
     return n.op("conv2d", with_zeros(n, step=3), n.weights(5, 4, 32, 16), pads=(2, 1, 0, 2))
 
 
+def doubled(n: Net) -> str:
+    """A decoder's layer: an image twice as large, and a window."""
+    x = n.op("relu", n.feed("x", 1, 16, 16, 128))
+    y = n.op("resize", x, out_shape=(1, 32, 32, 128), coordinate="asymmetric",
+             mode="nearest", nearest_mode="floor")  # fmt: skip
+    return n.op("relu", n.op("conv2d", y, n.weights(3, 3, 128, 64), **PADS))
+
+
 def kept_keys(n: Net) -> str:
     """A token's attention to what was kept beside its own key and value."""
     q, k, v = (n.linear(n.feed(name, 4, 1, 64), 64) for name in "qkv")
@@ -178,6 +186,7 @@ def searched(n: Net, value: str) -> Found:
         (pooled_branch, "pointwise-convolution-beside-resized-linear", {"concat": 0}),
         (transposed_by_two, "convolution-of-spread-image", {"pad": 0}),
         (transposed_by_three, "convolution-of-wholly-spread-image", {"pad": 0, "conv2d": 1}),
+        (doubled, "window-behind-repeated-image-asymmetric-floor", {"resize": 0, "conv2d": 4}),
         (kept_keys, "sums-along-joined-rows", {}),
         (kept_keys, "product-by-joined-rows", {}),
         (squeezed, "scale-into-pointwise-convolution", {"conv2d": 1, "matmul": 1}),

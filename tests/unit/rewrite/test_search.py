@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
@@ -83,6 +84,25 @@ def test_measured_times_decide_where_there_are_any() -> None:
     assert step.measured_s == pytest.approx((1e-3, 1e-6 * sum(new.values())))
     assert "predicted; 1000.0 us become" in str(step)
     assert str(step).endswith("measured")
+
+
+def test_kernels_that_differ_by_how_far_apart_rows_lie_cancel() -> None:
+    """The same kernel beside others, or alone, is no difference; with zeros around it is one."""
+    (task,) = (t for t in Costs(TARGET).tasks(dilated(count=1)) if t.op == "conv2d")
+    image = task.value("o0")
+    outer, rows, *inner = image.layout.strides
+    wide = dataclasses.replace(image.layout, strides=(2 * outer, 2 * rows, *inner))
+    around = dataclasses.replace(image.layout, halo=((0, 0), (1, 1), (1, 1), (0, 0)))
+    for layout, alike in ((wide, True), (around, False)):
+        other = dataclasses.replace(
+            task,
+            values=tuple(
+                dataclasses.replace(v, layout=layout) if v == image else v for v in task.values
+            ),
+        )
+        before_s, after_s = Costs(TARGET).expected(Counter([task, task]), Counter([other]))
+        assert before_s > 0.0
+        assert (after_s == 0.0) == alike
 
 
 def test_one_missing_time_leaves_it_to_predictions() -> None:
