@@ -46,6 +46,38 @@ def check(op: str, shape: list[Any], given: dict[str, Any], **attrs: Any) -> Non
             np.testing.assert_allclose(got[name], want, atol=1e-5, err_msg=f"{name} {sizes}")
 
 
+@pytest.mark.parametrize(
+    ("mode", "padding", "aligned"),
+    [("bilinear", "zeros", 0), ("nearest", "border", 1), ("bilinear", "reflection", 1)],
+)
+def test_images_seen_on_a_grid(mode: str, padding: str, aligned: int) -> None:
+    """Image, grid and batch are open; one row of an image is a mirror of itself."""
+    how = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
+    inputs = {"x": ["N", 2, "H", "W"], "grid": ["N", "P", 3, 2]}
+    graph = helper.make_graph(
+        [helper.make_node("GridSample", [*inputs], ["y"], **how)],
+        "grid",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    ranges = {"N": (1, 2, 1), "H": (1, 6, 1), "W": (1, 6, 1), "P": (1, 4, 1)}
+    compiled = autotune.compile(model, ranges=ranges)
+    assert isinstance(compiled, SizedModel)
+    assert compiled.serves_all, compiled.notes
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    rng = np.random.default_rng(0)
+    for sizes in ((2, 4, 6, 3), (1, 1, 5, 4), (2, 6, 2, 1)):
+        at = dict(zip("NHWP", sizes, strict=True))
+        feeds = {
+            name: rng.uniform(-1.3, 1.3, [at.get(str(d), d) for d in shape]).astype(np.float32)
+            for name, shape in inputs.items()
+        }
+        (want,) = session.run(None, feeds)
+        np.testing.assert_allclose(compiled.run(feeds)["y"], want, atol=1e-5, err_msg=str(at))
+
+
 def drawn(shape: list[int]) -> Array:
     values = np.random.default_rng(sum(shape)).integers(-9, 9, shape).astype(np.float32)
     values.flat[1::7] = -np.inf
