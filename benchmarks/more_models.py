@@ -13,7 +13,7 @@ import argparse
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,19 @@ OTHERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+def random_statistics(model: Any) -> None:
+    """Gives what batch norms remember, and linear layers' weights, values that keep sizes."""
+    import torch
+
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+            if layer.running_mean is not None and layer.running_var is not None:
+                layer.running_mean.normal_(0, 0.1)
+                layer.running_var.uniform_(0.8, 1.2)
+        elif isinstance(layer, torch.nn.Linear):
+            torch.nn.init.normal_(layer.weight, 0, layer.in_features**-0.5)
+
+
 def write(name: str, path: Path) -> None:
     import torch
     from torchvision import models
@@ -186,12 +199,7 @@ def write(name: str, path: Path) -> None:
     else:
         batch, size = CLASSIFIERS[name]
         model, shape = getattr(models, name)(weights=None), (batch, 3, size, size)
-    for layer in model.modules():
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
-            layer.running_mean.normal_(0, 0.1)
-            layer.running_var.uniform_(0.8, 1.2)
-        elif isinstance(layer, torch.nn.Linear):
-            torch.nn.init.normal_(layer.weight, 0, layer.in_features**-0.5)
+    random_statistics(model)
     given = [torch.randn(shape)]
     if name in EDGES:
         given.append(torch.randint(0, shape[0], (2, EDGES[name])))
@@ -199,14 +207,14 @@ def write(name: str, path: Path) -> None:
         torch.onnx.export(model.eval(), tuple(given), path, dynamo=False, opset_version=17)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def compare(text: str | None, known: Sequence[str], write: Callable[[str, Path], None]) -> int:
+    """The command of a list of models: `text` says what it is, `write` makes a file of one."""
+    parser = argparse.ArgumentParser(description=(text or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", default=[])
     parser.add_argument("--folder", type=Path, default=Path("build/models"))
     parser.add_argument("--write", action="store_true", help="write the models only")
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:split])
-    known = (*CLASSIFIERS, *OTHERS)
     if unknown := sorted(set(options.names) - set(known)):
         parser.error(f"{', '.join(unknown)}: the models are {', '.join(known)}")
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -220,6 +228,10 @@ def main() -> int:
     return subprocess.run(
         [sys.executable, str(peers), *map(str, paths), *sys.argv[split + 1 :]], check=False
     ).returncode
+
+
+def main() -> int:
+    return compare(__doc__, (*CLASSIFIERS, *OTHERS), write)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from autotune.errors import ModelError
 from autotune.frontend.assembly import Assembler
+from autotune.frontend.views import counted_up
+from autotune.sizes import is_size, surely_at_most
 
 PADDINGS = ("zeros", "border", "reflection")
 CUBIC_A = -0.75
@@ -61,9 +63,9 @@ def grid_sampled(n: Assembler, x: str, grid: str, how: Sampling) -> str:
     last = n.transpose(x, (0, *range(2, rank + 2), 1))
     rows = n.reshape(last, (batch * math.prod(extents), channels))
     taps = [_axis_taps(n, grid, axis, extent, how) for axis, extent in enumerate(extents)]
-    points = n.shape(taps[0][0].index)[0]
-    starts = [image * math.prod(extents) for image in range(batch)]
-    first = n.constant([s for s in starts for _ in range(points // batch)], "int64")
+    images = n.op("mul", counted_up(n, 0, batch), n.scalar(math.prod(extents), "int64"))
+    first = n.op("expand", n.reshape(images, (batch, 1)), shape=(batch, math.prod(size)))
+    first = n.reshape(first, (batch * math.prod(size),))
     y = n.reshape(sampled(n, rows, first, taps, extents), (batch, *size, channels))
     return n.transpose(y, (0, rank + 1, *range(1, rank + 1)))
 
@@ -85,7 +87,7 @@ def weighted_row(
     for axis, tap in enumerate(corner):
         index = n.cast(tap.index, "int64")
         stride = math.prod(extents[axis + 1 :])
-        place = n.op("add", place, n.op("mul", index, n.constant(stride, "int64")))
+        place = n.op("add", place, n.op("mul", index, n.scalar(stride, "int64")))
         if tap.weight is not None:
             weight = n.op("mul", weight, tap.weight) if weight else tap.weight
     picked = n.op("gather", rows, place, axis=0)
@@ -104,12 +106,26 @@ def _axis_taps(n: Assembler, grid: str, axis: int, extent: int, how: Sampling) -
         stops=(*shape[:-1], rank - axis), steps=(1,) * len(shape),
     )  # fmt: skip
     flat = n.reshape(column, (math.prod(shape[:-1]),))
-    half = (extent - 1) / 2
-    scaled = n.op("mul", flat, n.like(half if edge.aligned else extent / 2, flat))
-    place = n.op("add", scaled, n.like(half, flat))
+    half = _halves(n, extent - 1, flat)
+    scaled = n.op("mul", flat, half if edge.aligned else _halves(n, extent, flat))
+    place = n.op("add", scaled, half)
     if how.mode == "nearest":
         return [_padded(n, n.op("round", place), None, edge)]
     return _taps(n, place, edge, _linear if how.mode == "linear" else _cubic)
+
+
+def _halves(n: Assembler, extent: int, other: str) -> str:
+    """Half of a number or a size, of another value's type."""
+    if not is_size(extent):
+        return n.like(extent / 2, other)
+    return n.op("mul", _amount(n, extent, other), n.like(0.5, other))
+
+
+def _amount(n: Assembler, amount: int, other: str) -> str:
+    """A number, or a size as one, of another value's type."""
+    if not is_size(amount):
+        return n.like(amount, other)
+    return n.cast(n.scalar(amount, "int64"), n.dtype(other))
 
 
 def linear_taps(n: Assembler, place: str, edge: Edge) -> list[Tap]:
@@ -130,7 +146,11 @@ def _padded(n: Assembler, index: str, weight: str | None, edge: Edge) -> Tap:
     """An element that may lie outside: of weight zero, or one inside that stands for it."""
     if edge.padding == "reflection":
         index = _reflected(n, index, edge)
-    clipped = n.op("clip", index, min=0.0, max=float(edge.extent - 1))
+    if is_size(edge.extent):
+        low = n.op("max", index, n.like(0, index))
+        clipped = n.op("min", low, _amount(n, edge.extent - 1, index))
+    else:
+        clipped = n.op("clip", index, min=0.0, max=float(edge.extent - 1))
     if edge.padding == "zeros":
         inside = n.cast(n.op("eq", index, clipped), n.dtype(index))
         weight = inside if weight is None else n.op("mul", weight, inside)
@@ -142,9 +162,13 @@ def _reflected(n: Assembler, index: str, edge: Edge) -> str:
     period = 2 * (edge.extent - 1) if edge.aligned else 2 * edge.extent
     if period == 0:
         return index
-    turns = n.op("floor", n.op("div", index, n.like(period, index)))
-    within = n.op("sub", index, n.op("mul", turns, n.like(period, index)))
-    mirrored = n.op("sub", n.like(period if edge.aligned else period - 1, index), within)
+    whole = _amount(n, period, index)
+    if not surely_at_most(1, period):  # a size may be that of a single element, the only place
+        whole = n.op("max", whole, n.like(1, index))
+    turns = n.op("floor", n.op("div", index, whole))
+    within = n.op("sub", index, n.op("mul", turns, whole))
+    mirrored = _amount(n, period if edge.aligned else period - 1, index)
+    mirrored = n.op("sub", mirrored, within)
     return n.op("min", within, mirrored)
 
 

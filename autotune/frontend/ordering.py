@@ -15,10 +15,13 @@ from autotune.frontend.assembly import Assembler
 from autotune.frontend.places import elements
 from autotune.ops.sort_keys import KEYED, PLACES
 from autotune.ops.top_k import passes
+from autotune.sizes import UndecidedError, greatest, is_size
 
 _KEY, _FAR, _PICK, _PASS = 1.0, 0.5, 6.0, 0.35
 """Cycles: of an element's key, where its piece has others far apart, of an element picked from a
 chosen piece, of one in a pass."""
+LONGEST = 1 << 16
+"""Elements of the longest rows of open length that are sorted as if all were so long."""
 _NEAR = 64
 """Pieces side by side that are read as one run, block after block."""
 
@@ -32,13 +35,24 @@ def first(n: Assembler, x: str, count: int, axis: int, *, largest: bool) -> tupl
     outer = n.shape(moved)[:-1]
     rows = n.reshape(moved, (math.prod(outer), extent))
     if n.dtype(x) in KEYED:
-        places = _places(n, _largest_keys(n, rows, count, largest))
+        longest = _longest(n, rows, largest=largest) if is_size(extent) else rows
+        places = _places(n, _largest_keys(n, longest, count, largest))
     else:
         places = _ranked(n, rows, count, largest)
     back = [order.index(d) for d in range(len(shape))]
     found = (n.reshape(v, (*outer, count)) for v in (elements(n, rows, places, 1), places))
     values, places = (n.transpose(v, back) for v in found)
     return values, places
+
+
+def _longest(n: Assembler, rows: str, *, largest: bool) -> str:
+    """Rows of open length as the longest they may be, behind them what comes last in order: what
+    is exchanged must not depend on a size."""
+    extent = n.shape(rows)[1]
+    if not n.dtype(rows).startswith("float") or greatest(extent) > LONGEST:
+        raise UndecidedError(f"the first of {extent} elements of {n.dtype(rows)}")
+    last = -math.inf if largest else math.nan
+    return n.op("pad", rows, pads=(0, 0, 0, greatest(extent) - extent), value=last)
 
 
 def _largest_keys(n: Assembler, rows: str, count: int, largest: bool) -> str:

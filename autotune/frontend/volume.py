@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.frontend.assembly import Assembler
+from autotune.sizes import UndecidedError, is_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,12 @@ def _conv2d(n: Assembler, x: str, w: str, window: VolumeWindow, groups: int) -> 
 
 def ceil_end(size: int, extent: int, stride: int, before: int, after: int) -> int:
     """The pad behind that makes the size rounded down what ceil_mode gives. A window that would
-    begin in the pad behind is left out."""
+    begin in the pad behind is left out. Of an open size it is as much as any size may need: what
+    no window reaches does not matter. Raises UndecidedError where windows could begin there."""
+    if is_size(size):
+        if after + stride > extent:
+            raise UndecidedError(f"windows of {extent} by {stride} over {size}, rounded up")
+        return after + stride - 1
     count = math.ceil((size + before + after - extent) / stride) + 1
     if (count - 1) * stride >= size + before:
         count -= 1

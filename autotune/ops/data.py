@@ -23,6 +23,7 @@ from autotune.ops._common import (
 )
 from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Bound, Compute, Index, Load, LoadIndex, Select, Value, clamp
+from autotune.sizes import surely_at_most
 from autotune.types import Array, Attrs, TensorType
 
 BORDERS = ("reflect", "edge", "wrap")
@@ -124,7 +125,7 @@ class Pad:
         bounds = tuple(
             Bound(i, 0, e)
             for i, e, (b, a) in zip(point, type_.shape, pads, strict=True)
-            if b > 0 or a > 0
+            if not (surely_at_most(b, 0) and surely_at_most(a, 0))
         )
         body: Value = Load(name, point)
         if bounds:

@@ -137,7 +137,9 @@ class Argmax:
         if is_float(type_.dtype):  # a NaN is the largest, as in numpy, and equals nothing
             here = fn("or", here, fn("ne", x, x))
         position = IndexValue(index(inner[0].name), "int64")
-        body = fn("where", here, position, const(inner[0].extent - 1, "int64"))
+        last = inner[0].extent - 1
+        none = IndexValue(Index((), last), "int64") if is_size(last) else const(last, "int64")
+        body = fn("where", here, position, none)
         return peak, reduction(output[0], "int64", (outer, inner), body, "min")
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from autotune.ops._common import Inputs, Output, arity, at, axes_of, const, integer, require, text
 from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Axis, Bound, Compute, Load, Select, Updates, Value, index
+from autotune.sizes import surely_less
 from autotune.types import Array, Attrs, TensorType
 
 NEUTRAL = {"sum": 0.0, "prod": 1.0}
@@ -39,7 +40,7 @@ class Scan:
             source = place + (1 if reverse else -1)
             moved = Load(name, (row, source, column))
             body = Select((Bound(source, 0, extent),), moved, const(NEUTRAL[combine], type_.dtype))
-        if extent < 2:
+        if surely_less(extent, 2):
             return (Compute(out, result.dtype, axes, body),)
         joined = (Axis("u0", type_.shape[0]), Axis("u1", extent - 1), Axis("u2", type_.shape[2]))
         here = index("u1") * -1 + (extent - 2) if reverse else index("u1") + 1

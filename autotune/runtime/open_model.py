@@ -5,6 +5,8 @@ millisecond, which share code, weights and arenas.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 
 from autotune.codegen.base import Library
 from autotune.graph.memory_limit import check_bytes
@@ -18,6 +20,8 @@ from autotune.types import Array
 
 RESERVED_SHARE = 4
 """Divisor of this machine's memory that gives the most bytes reserved for an arena."""
+
+Turn = AbstractContextManager[object]
 
 
 class Arenas:
@@ -49,14 +53,21 @@ class Arenas:
 class OpenSession(NativeSession):
     """A model at one set of sizes, in an arena that it has as long as it runs."""
 
-    def __init__(self, code: OpenCode, calls: OpenCalls, arenas: Arenas) -> None:
+    def __init__(
+        self,
+        code: OpenCode,
+        calls: OpenCalls,
+        arenas: Arenas,
+        turn: AbstractContextManager[object],
+    ) -> None:
+        """`turn`: of the one run at a time that a team of several threads makes."""
         rows, width = calls.table.shape
         table, run = calls.table.ctypes.data, code.run_table
 
         def entry(bases: int) -> None:
             run(table, rows, width, bases)
 
-        self._calls, self._arenas = calls, arenas
+        self._calls, self._arenas, self._turn = calls, arenas, turn
         further = (calls.counts.ctypes.data, *[0] * calls.slots)
         super().__init__(calls.image, code.library, entry, further)
 
@@ -72,7 +83,8 @@ class OpenSession(NativeSession):
     ) -> list[Array]:
         block = self._begin()
         try:
-            return super().run(inputs, numbers, into)
+            with self._turn:
+                return super().run(inputs, numbers, into)
         finally:
             self._arenas.give(block)
 
@@ -81,7 +93,8 @@ class OpenSession(NativeSession):
     ) -> tuple[tuple[float, ...], list[list[float]]]:
         block = self._begin()
         try:
-            return super().bench(inputs, repeats, clock)
+            with self._turn:
+                return super().bench(inputs, repeats, clock)
         finally:
             self._arenas.give(block)
 
@@ -109,6 +122,8 @@ class AnySizeProgram:
         self._library, self._room = library, physical_bytes()
         self._code: OpenCode | None = None
         self._arenas = Arenas(0)
+        alone = image.target.threads == 1
+        self._turn: Turn = nullcontext() if alone else Lock()
 
     def at(self, sizes: Mapping[str, int]) -> CompiledModel:
         """The model at these sizes, which are in its ranges. Raises ModelError where a run takes
@@ -122,7 +137,7 @@ class AnySizeProgram:
             check_bytes(f"a run at {said}", needed, self._room)
 
         def session() -> OpenSession:
-            return OpenSession(code, calls, self._arenas)
+            return OpenSession(code, calls, self._arenas, self._turn)
 
         return CompiledModel(calls.image, sessions=session)
 

@@ -206,9 +206,10 @@ def hardmax(n: NodeContext) -> str:
     if n.opset < 13:
         x = n.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
         axis = 1
-    places = np.arange(n.shape(x)[axis]).reshape(-1, *[1] * (n.rank(x) - axis - 1))
+    extent = n.shape(x)[axis]
+    places = n.reshape(counted_up(n, 0, extent), (extent, *[1] * (n.rank(x) - axis - 1)))
     first = n.op("argmax", x, axis=axis, keepdims=True)
-    return n.reshape(n.cast(n.op("eq", first, n.constant(places, "int64")), n.dtype(x)), shape)
+    return n.reshape(n.cast(n.op("eq", first, places), n.dtype(x)), shape)
 
 
 @importer("OneHot")

@@ -1,0 +1,105 @@
+"""Operators along an open axis: one program, with ONNX Runtime as the judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autotune
+from autotune.runtime.sized import SizedModel
+from autotune.types import Array
+
+RANGES = {"N": (1, 2, 1), "T": (3, 20, 1)}
+SIZES = ((2, 9), (1, 3), (2, 20), (1, 4), (2, 10))
+"""Of N and T, in an order that jumps."""
+POOL = {"kernel_shape": [3], "strides": [2], "ceil_mode": 1}
+
+
+def check(op: str, shape: list[Any], given: dict[str, Any], **attrs: Any) -> None:
+    """`given`: constant inputs behind x; values stay apart and have some that are equal."""
+    outputs = ["y", "places"][: 1 + (op == "TopK")]
+    kinds = {"places": TensorProto.INT64, "y": TensorProto.FLOAT}
+    kinds["y"] = TensorProto.INT64 if op.startswith("Arg") else TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", *given], outputs, **attrs)],
+        "axis",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, kinds[name], None) for name in outputs],
+        [numpy_helper.from_array(np.array(v), name) for name, v in given.items()],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    used = {name: allowed for name, allowed in RANGES.items() if name in shape}
+    compiled = autotune.compile(model, ranges=used)
+    assert isinstance(compiled, SizedModel)
+    assert compiled.serves_all, compiled.notes
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for count, extent in SIZES:
+        sizes = [{"N": count, "T": extent}.get(d, d) for d in shape]
+        x = drawn(sizes)
+        got = compiled.run({"x": x})
+        for name, want in zip(outputs, session.run(None, {"x": x}), strict=True):
+            np.testing.assert_allclose(got[name], want, atol=1e-5, err_msg=f"{name} {sizes}")
+
+
+@pytest.mark.parametrize(
+    ("mode", "padding", "aligned"),
+    [("bilinear", "zeros", 0), ("nearest", "border", 1), ("bilinear", "reflection", 1)],
+)
+def test_images_seen_on_a_grid(mode: str, padding: str, aligned: int) -> None:
+    """Image, grid and batch are open; one row of an image is a mirror of itself."""
+    how = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
+    inputs = {"x": ["N", 2, "H", "W"], "grid": ["N", "P", 3, 2]}
+    graph = helper.make_graph(
+        [helper.make_node("GridSample", [*inputs], ["y"], **how)],
+        "grid",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    ranges = {"N": (1, 2, 1), "H": (1, 6, 1), "W": (1, 6, 1), "P": (1, 4, 1)}
+    compiled = autotune.compile(model, ranges=ranges)
+    assert isinstance(compiled, SizedModel)
+    assert compiled.serves_all, compiled.notes
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    rng = np.random.default_rng(0)
+    for sizes in ((2, 4, 6, 3), (1, 1, 5, 4), (2, 6, 2, 1)):
+        at = dict(zip("NHWP", sizes, strict=True))
+        feeds = {
+            name: rng.uniform(-1.3, 1.3, [at.get(str(d), d) for d in shape]).astype(np.float32)
+            for name, shape in inputs.items()
+        }
+        (want,) = session.run(None, feeds)
+        np.testing.assert_allclose(compiled.run(feeds)["y"], want, atol=1e-5, err_msg=str(at))
+
+
+def drawn(shape: list[int]) -> Array:
+    values = np.random.default_rng(sum(shape)).integers(-9, 9, shape).astype(np.float32)
+    values.flat[1::7] = -np.inf
+    return values
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_first_in_order(largest: int) -> None:
+    check("TopK", ["N", "T"], {"k": [3]}, axis=1, largest=largest)
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "given", "attrs"),
+    [
+        ("ArgMax", ["N", "T", 4], {}, {"axis": 1}),
+        ("Hardmax", ["N", "T", 4], {}, {"axis": 1}),
+        ("CumSum", ["N", "T", 4], {"axis": 1}, {"reverse": 1, "exclusive": 1}),
+        ("MaxPool", [1, 2, "T"], {}, POOL),
+        ("MaxPool", [1, 2, "T"], {}, {**POOL, "pads": [1, 1]}),
+    ],
+)
+def test_along_an_open_axis(
+    op: str, shape: list[Any], given: dict[str, Any], attrs: dict[str, Any]
+) -> None:
+    check(op, shape, given, **attrs)
