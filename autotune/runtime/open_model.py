@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from threading import Lock
+from threading import RLock
 
 from autotune.codegen.base import Library
 from autotune.graph.memory_limit import check_bytes
@@ -60,7 +60,8 @@ class OpenSession(NativeSession):
         arenas: Arenas,
         turn: AbstractContextManager[object],
     ) -> None:
-        """`turn`: of the one run at a time that a team of several threads makes."""
+        """`turn`: of the one run at a time that a team of several threads makes; a signal's
+        handler may take it within its thread's own, since no handler begins inside a run."""
         rows, width = calls.table.shape
         table, run = calls.table.ctypes.data, code.run_table
 
@@ -123,7 +124,7 @@ class AnySizeProgram:
         self._code: OpenCode | None = None
         self._arenas = Arenas(0)
         alone = image.target.threads == 1
-        self._turn: Turn = nullcontext() if alone else Lock()
+        self._turn: Turn = nullcontext() if alone else RLock()
 
     def at(self, sizes: Mapping[str, int]) -> CompiledModel:
         """The model at these sizes, which are in its ranges. Raises ModelError where a run takes
