@@ -151,6 +151,10 @@ CASES: list[Case] = [
      i.median(), x.nanmedian(), *x.nanmedian(0), x.quantile(0.3, dim=1)), (X, WHOLE)),
     ("so far", lambda x, i: (*x.cummax(1), *x.cummin(0), *i.cummax(0), x.logcumsumexp(1)),
      (floats(5, 7), WHOLE)),
+    ("counted finely", lambda x: x.histc(4, 0, 4),
+     (torch.tensor([1 - 1e-12, 1, 3 - 1e-13, 4 + 1e-12, -1e-13], dtype=torch.float64),)),
+    ("sizes", torch.hypot, (torch.tensor([math.inf, math.nan, 0.0, 1.0]),
+     torch.tensor([math.nan, -math.inf, 0.0, math.nan]))),
     ("counted", lambda x, i: (x.histc(7, -1, 1), i.float().histc(4, -4, 4)), (floats(40), WHOLE)),
     ("joined without what is there", lambda x, i, y: (
         *(x.scatter_reduce(1, i, y, how, include_self=own) for own in (False, True)
