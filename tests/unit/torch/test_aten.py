@@ -226,3 +226,15 @@ def test_an_importer_agrees_with_pytorch(
     assert not how.refused
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-4, atol=2e-5, equal_nan=True)
+
+
+def test_a_smoothed_image_of_bytes_is_left_to_pytorch() -> None:
+    """Shares of less than 1 are none in whole numbers."""
+
+    def smaller(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, (4, 5), mode="bilinear", antialias=True)
+
+    image = places(256, 1, 3, 9, 8).to(torch.uint8)
+    (found,), plan = by_numpy(smaller, (image,))
+    assert plan.refused
+    torch.testing.assert_close(found, smaller(image))
