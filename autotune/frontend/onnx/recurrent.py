@@ -166,6 +166,9 @@ def _layer(
         y, ends = steps(n, run, length)
         if alive is not None:
             y = n.op("where", alive, y, n.like(0, y))
+            # Of a sequence without steps the last states are zero, whatever it begins with.
+            any_step = n.reshape(_rows(n, alive, 0, 1), (batch, 1))
+            ends = tuple(n.op("where", any_step, end, n.like(0, end)) for end in ends)
         outputs.append(n.reshape(y, (length, 1, batch, size)))
         last.append([n.reshape(s, (1, batch, size)) for s in ends])
     y = _joined(n, outputs, 1)

@@ -59,7 +59,7 @@ def is_by_channel(graph: Graph, node: Node) -> bool:
     if any_size(graph.types[node.output].shape) or not channels:
         return False
     if kind_of(node.op) == "elementwise":
-        return True
+        return node.op != "causal"  # which asks where a channel is
     if any(channels_of(graph.types[i]) != channels for i in node.inputs[:1]):
         return False
     if node.op == "pad":
@@ -163,7 +163,7 @@ def _by_channel(graph: Graph, name: str) -> Array | None:
     array = graph.constants.get(name)
     if array is None:
         return scalars_of(graph).get(name)
-    return array if array.size in (1, array.shape[-1]) else None
+    return array if array.size == 1 or array.shape[-1:] == (array.size,) else None
 
 
 def scalars_of(graph: Graph) -> Mapping[str, Array]:

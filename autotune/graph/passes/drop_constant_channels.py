@@ -186,6 +186,6 @@ class _Writer:
         attrs = node.attributes
         if places is not None and is_depthwise(self.graph, node):
             attrs["groups"] = len(places)
-        if places is not None and node.op == "reshape":
+        if places is not None and node.op in ("reshape", "expand"):
             attrs["shape"] = (*ints(node, "shape")[:-1], len(places))
         self.new.replace(node.output, self.new.emit(node.op, inputs, node, **attrs))

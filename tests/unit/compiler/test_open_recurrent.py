@@ -166,3 +166,15 @@ def test_lengths_of_sequences_in_a_model_of_fixed_sizes() -> None:
     (want, *_) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
     fixed = autotune.compile(model, shapes={name: a.shape for name, a in feeds.items()})
     np.testing.assert_allclose(fixed.run(feeds)["y"], want, atol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["GRU", "LSTM"])
+def test_a_sequence_without_steps_ends_in_zeros(op: str) -> None:
+    """As ONNX Runtime has it, whatever the sequence begins with; sizes are open or not."""
+    model = layer(op, lengths=True, state=True)
+    feeds = feeds_at(model, 3, 2) | {"lengths": np.array([0, 2], np.int32)}
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    fixed = {name: array.shape for name, array in feeds.items()}
+    for compiled in (opened(model), autotune.compile(model, shapes=fixed)):
+        for got, want in zip(compiled.run(feeds).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5)

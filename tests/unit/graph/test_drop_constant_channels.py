@@ -127,3 +127,34 @@ def test_random_chains_keep_every_bit(seed: int) -> None:
         low = 0 if rng.random() < 0.5 else -2000
         y = scaled(g, y, rng.integers(low, 30000, channels) * (rng.random(channels) < 0.5))
     same(g.finish([("y", conv(g, y, weights_of((1, 1, channels, 4), ())))]))
+
+
+def test_copies_along_other_axes_have_as_many_channels() -> None:
+    g = GraphBuilder("copies")
+    g.input("x", TensorType(dtype="uint8", shape=(1, 1, 3, 8)))
+    y = scaled(g, conv(g, "x", weights_of((1, 1, 8, 8), (0, 1, 2, 3, 4))), biases(8))
+    y = g.op("expand", y, shape=(1, 2, 3, 8))
+    graph = g.finish([("y", conv(g, y, weights_of((1, 1, 8, 4), ())))])
+    assert widths(same(graph)) == [(1, 1, 8, 4), (1, 1, 4, 4)]
+
+
+def test_a_constant_may_be_a_single_number_without_axes() -> None:
+    g = GraphBuilder("number")
+    g.input("x", TensorType(dtype="uint8", shape=(1, 2, 2, 8)))
+    y = conv(g, "x", weights_of((1, 1, 8, 8), (0, 1, 2, 3, 4)))
+    y = g.op("add", y, g.constant(np.array(700, np.int32)))
+    y = g.op("to_uint8", g.op("clip", y, min=0, max=255))
+    graph = g.finish([("y", conv(g, y, weights_of((1, 1, 8, 4), ())))])
+    assert widths(same(graph)) == [(1, 1, 8, 4), (1, 1, 4, 4)]
+
+
+def test_channels_stay_where_it_matters_which_they_are() -> None:
+    """A causal mask hides a channel by its place among the others."""
+    g = GraphBuilder("masked")
+    g.input("x", TensorType(dtype="uint8", shape=(8, 8)))
+    y = g.op("matmul", "x", g.constant(weights_of((8, 8), (0,))))
+    y = g.op("clip", g.op("causal", g.op("to_float32", y)), min=0, max=255)
+    last = weights_of((8, 4), ())
+    last[:4] = 0
+    graph = g.finish([("y", g.op("matmul", g.op("to_uint8", y), g.constant(last)))])
+    assert same(graph) == graph
