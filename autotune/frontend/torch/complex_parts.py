@@ -24,18 +24,18 @@ BY_PARTS = (
     "view_copy.default", "squeeze_copy", "unsqueeze_copy", "permute_copy", "t_copy",
     "transpose_copy", "expand_copy", "slice_copy", "select_copy", "narrow_copy", "split_copy",
     "split_with_sizes_copy", "unbind_copy", "diagonal_copy", "unfold_copy", "as_strided_copy",
-    "cat", "stack", "flip", "roll", "constant_pad_nd", "tril", "triu", "index_select", "index",
+    "cat", "stack", "flip", "roll", "tril", "triu", "index_select", "index",
     "gather", "embedding", "clone", "alias", "detach", "lift_fresh_copy", "contiguous", "sum",
     "mean", "cumsum", "neg", "zeros", "zeros_like", "new_zeros", "empty", "empty_like",
-    "empty_permuted", "empty_strided", "new_empty", "_to_copy", "prims.convert_element_type",
-    "copy",
+    "empty_permuted", "empty_strided", "new_empty", "copy",
 )  # fmt: skip
 """Operators that do the same to each part."""
 WITH_REAL = {
     "add": ("self", "other"), "sub": ("self", "other"), "where": ("self", "other"),
     "masked_fill": ("self", "value"), "slice_scatter": ("self", "src"),
     "select_scatter": ("self", "src"), "full": ("fill_value",), "full_like": ("fill_value",),
-    "fill": ("value",), "index_put": ("self", "values"), "ones": (), "ones_like": (),
+    "fill": ("value",), "constant_pad_nd": ("self", "value"), "index_put": ("self", "values"),
+    "ones": (), "ones_like": (),
 }  # fmt: skip
 """The same, where operands may be real ones, which have an imaginary part of zero."""
 
@@ -60,6 +60,8 @@ def _by_parts(*widened: str) -> AtenImporter:
         importer = importer_of(n.target)
         if importer is None:
             raise UnsupportedOpError("it is not supported")
+        if any(isinstance(n.given(v), complex) and v not in widened for v in n.names):
+            n.refuse("a complex factor")
         one, other = (importer(n.part(imaginary, widened)) for imaginary in (False, True))
         if isinstance(one, tuple) and isinstance(other, tuple):
             return tuple(ComplexValue(a, b) for a, b in zip(one, other, strict=True))  # type: ignore[arg-type]
@@ -69,7 +71,7 @@ def _by_parts(*widened: str) -> AtenImporter:
 
 
 for _name in BY_PARTS:
-    aten(COMPLEX + _name)(_by_parts("self", "src", "a"))
+    aten(COMPLEX + _name)(_by_parts("self", "src", "tensors"))
 for _name, _widened in WITH_REAL.items():
     if _widened:
         aten(COMPLEX + _name)(_by_parts(*_widened))
@@ -82,6 +84,18 @@ def ones(n: AtenCall) -> ComplexValue:
 
 
 # ------------------------------------------------------------------------------- real and complex
+
+
+@aten("complex._to_copy", "complex.prims.convert_element_type")
+def converted(n: AtenCall) -> ComplexValue | str:
+    """Real numbers have an imaginary part of zero; what becomes real loses its own."""
+    name = "self" if n.has("self") else "a"
+    z, dtype = n.complex_value(name), n.made_dtype
+    if n.gives_complex:
+        return ComplexValue(n.cast(z.real, dtype), n.cast(z.imaginary, dtype))
+    if dtype != "bool":
+        return n.cast(z.real, dtype)
+    return n.op("or", *(n.cast(v, dtype) for v in (z.real, z.imaginary)))
 
 
 @aten("complex.view_as_complex", "complex.view_as_complex_copy")
@@ -204,9 +218,12 @@ def power(n: AtenCall) -> ComplexValue:
 
 @aten("complex.exp")
 def exponential(n: AtenCall) -> ComplexValue:
+    """Where its size is 0, no angle counts; an angle of 0 stays so at any size."""
     z = n.complex_value("self")
-    scale = n.op("exp", z.real)
-    return ComplexValue(*(n.op("mul", scale, n.op(f, z.imaginary)) for f in ("cos", "sin")))
+    scale, zero = n.op("exp", z.real), n.like(0, z.real)
+    angle = n.op("where", n.op("eq", scale, zero), zero, z.imaginary)
+    real, turned = (n.op("mul", scale, n.op(f, angle)) for f in ("cos", "sin"))
+    return ComplexValue(real, n.op("where", n.op("eq", angle, zero), angle, turned))
 
 
 @aten("complex.log")

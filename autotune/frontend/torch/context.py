@@ -187,6 +187,11 @@ class AtenCall(Assembler):
         value = self._values.get(node)
         return self.known(value) if isinstance(value, str) else None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments' names."""
+        return tuple(self._arguments)
+
     def has(self, name: str) -> bool:
         """Whether the operator's overload has an argument of that name."""
         return name in self._arguments
@@ -239,6 +244,11 @@ class AtenCall(Assembler):
         """The graph's type of what the call gives (of its first tensor), or of its parts."""
         dtype = self._first().dtype
         return graph_dtype(PARTS.get(dtype, dtype))
+
+    @property
+    def gives_complex(self) -> bool:
+        """Whether what the call gives (its first tensor) is complex."""
+        return self._first().is_complex()
 
     def _first(self) -> torch.Tensor:
         found = self.result[0] if isinstance(self.result, list | tuple) else self.result

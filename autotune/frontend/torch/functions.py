@@ -60,13 +60,15 @@ def hypotenuse(n: AtenCall) -> str:
 
 
 def distance(n: AtenCall, x: str, y: str) -> str:
-    """sqrt(x**2 + y**2), which does not overflow."""
+    """sqrt(x**2 + y**2), which does not overflow; infinite beside a NaN, too."""
     x, y = n.op("abs", x), n.op("abs", y)
     long, short, one = n.op("max", x, y), n.op("min", x, y), n.like(1, x)
-    known = n.op("or", n.op("eq", long, n.like(0, x)), n.op("eq", long, n.like(math.inf, x)))
+    infinity = n.like(math.inf, x)
+    far = n.op("or", *(n.op("eq", v, infinity) for v in (x, y)))
     share = n.op("div", short, long)
     grown = n.op("mul", long, n.op("sqrt", n.op("add", n.op("mul", share, share), one)))
-    return n.op("where", known, long, grown)
+    grown = n.op("where", n.op("eq", long, n.like(0, x)), long, grown)
+    return n.op("where", far, infinity, grown)
 
 
 @aten("copysign")

@@ -261,6 +261,8 @@ def nearest_exact(n: AtenCall) -> str:
 def smoothed(n: AtenCall) -> str:
     """A product with a matrix of shares per axis: of images that shrink, all elements count."""
     x, cubic = n.value("self" if n.has("self") else "input"), "bicubic" in str(n.target)
+    if not n.dtype(x).startswith("float"):
+        n.refuse(f"smoothed images of {n.dtype(x)}")
     for axis, (before, after) in enumerate(zip(n.shape(x), n.made_shape, strict=True)):
         if before != after:
             align = bool(n.arg("align_corners", False))

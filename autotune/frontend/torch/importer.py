@@ -206,9 +206,15 @@ class AtenImport:
                     self._know(given)
             call = AtenCall(self.builder, node, self.made, self._values, self._sizes)
             several = isinstance(result, tuple | list)
-            kinds = [sized_type(node, t, self._sizes) for t in (result if several else (result,))]
+            results = result if several else (result,)
+            kinds = [sized_type(node, t, self._sizes) for t in results]
             made = importer(call)
-            self._check(made if isinstance(made, tuple) else (made,), kinds)
+            listed = made if isinstance(made, tuple) else (made,)
+            self._check(listed, kinds)
+            parted = [v is None or isinstance(v, ComplexValue) == _is_complex(t)
+                      for v, t in zip(listed, results, strict=True)]  # fmt: skip
+            if not all(parted):
+                raise ModelError("one of real and complex numbers was made of the other")
         except ModelError as error:
             raise type(error)(f"{node.target}: {error}") from error
         except MISFITS as error:

@@ -163,13 +163,13 @@ def histogram(n: AtenCall) -> str:
     least, most = n.number("min"), n.number("max")
     if least >= most or bins * math.prod(n.shape(x)) > MOST_COUNTED or 0 in n.shape(x):
         n.refuse(f"{bins} bins from {least:g} to {most:g} of {n.shape(x)}")
-    flat = n.cast(n.reshape(x, (1, math.prod(n.shape(x)))), "float32")
+    flat = n.reshape(x, (1, math.prod(n.shape(x))))
     inside = n.op("and", n.op("ge", flat, n.like(least, flat)),
                   n.op("le", flat, n.like(most, flat)))  # fmt: skip
     share = n.op("mul", n.op("sub", flat, n.like(least, flat)), n.like(bins, flat))
     place = n.op("floor", n.op("div", share, n.like(most - least, flat)))
     place = n.op("min", place, n.like(bins - 1, flat))
-    numbers = n.constant(np.arange(bins, dtype=np.float32)[:, None])
+    numbers = n.constant(np.arange(bins)[:, None], n.dtype(flat))
     here = n.op("and", n.op("eq", place, numbers), inside)
     count = n.op("reduce_sum", n.cast(here, "float32"), axes=(1,), keepdims=False)
     return n.cast(count, n.made_dtype)

@@ -151,6 +151,10 @@ CASES: list[Case] = [
      i.median(), x.nanmedian(), *x.nanmedian(0), x.quantile(0.3, dim=1)), (X, WHOLE)),
     ("so far", lambda x, i: (*x.cummax(1), *x.cummin(0), *i.cummax(0), x.logcumsumexp(1)),
      (floats(5, 7), WHOLE)),
+    ("counted finely", lambda x: x.histc(4, 0, 4),
+     (torch.tensor([1 - 1e-12, 1, 3 - 1e-13, 4 + 1e-12, -1e-13], dtype=torch.float64),)),
+    ("sizes", torch.hypot, (torch.tensor([math.inf, math.nan, 0.0, 1.0]),
+     torch.tensor([math.nan, -math.inf, 0.0, math.nan]))),
     ("counted", lambda x, i: (x.histc(7, -1, 1), i.float().histc(4, -4, 4)), (floats(40), WHOLE)),
     ("joined without what is there", lambda x, i, y: (
         *(x.scatter_reduce(1, i, y, how, include_self=own) for own in (False, True)
@@ -222,3 +226,15 @@ def test_an_importer_agrees_with_pytorch(
     assert not how.refused
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-4, atol=2e-5, equal_nan=True)
+
+
+def test_a_smoothed_image_of_bytes_is_left_to_pytorch() -> None:
+    """Shares of less than 1 are none in whole numbers."""
+
+    def smaller(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, (4, 5), mode="bilinear", antialias=True)
+
+    image = places(256, 1, 3, 9, 8).to(torch.uint8)
+    (found,), plan = by_numpy(smaller, (image,))
+    assert plan.refused
+    torch.testing.assert_close(found, smaller(image))

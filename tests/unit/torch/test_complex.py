@@ -42,6 +42,14 @@ CASES: list[Case] = [
      a != b, a.masked_fill(a.real > 0, 0)), (Z, W)),
     ("sums and products", lambda a, b: (a.sum(0), a.mean(), a @ b.t(), a @ b.mH,
      torch.einsum("ij,kj->ik", a, b)), (Z, W)),
+    ("made of real ones", lambda a, x: (torch.cat([a, x]), torch.cat([x, a], 1),
+     x.sum(0, dtype=torch.complex64), torch.nn.functional.pad(a, (1, 2), value=1.5)),
+     (Z, floats(3, 4))),
+    ("made real", lambda a: (a.to(torch.float32), a.to(torch.int64), a.bool()),
+     (torch.complex(torch.tensor([0.0, 0.0, -3.7]), torch.tensor([0.0, 2.0, 1.0])),)),
+    ("infinite", lambda a: (a.exp(), a.abs()), (torch.complex(
+     torch.tensor([-math.inf, -math.inf, math.inf, math.nan]),
+     torch.tensor([math.inf, math.nan, 0.0, 0.0])),)),
     ("lying otherwise", lambda a: a.t() * 2, (Z.t(),)),
     ("rotary embedding", lambda x, angle: torch.view_as_real(
         torch.view_as_complex(x.reshape(3, 4, 3, 2)) * torch.polar(torch.ones_like(angle), angle)
@@ -59,6 +67,7 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
 @pytest.mark.parametrize(("function", "inputs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_it_gives_what_pytorch_gives(
     function: Callable[..., Any], inputs: tuple[torch.Tensor, ...]
@@ -73,6 +82,18 @@ def test_it_gives_what_pytorch_gives(
             a, b.resolve_conj(), rtol=1e-5, atol=(1e-6 * scale if math.isfinite(scale) else 1e-6),
             equal_nan=True,
         )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_what_would_mix_the_parts_is_left_to_pytorch() -> None:
+    def function(a: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.add(x, a, alpha=1j), x.clone().copy_(a)
+
+    given = (Z, floats(3, 4))
+    found, plan = by_numpy(function, given)
+    assert plan.refused
+    for a, b in zip(found, function(*given), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_compiled_complex_numbers_come_in_and_out() -> None:
