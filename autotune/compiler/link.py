@@ -11,6 +11,7 @@ from autotune.codegen import backend_for
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import Kernels
 from autotune.compiler.constants import ConstantBlock, SharedConstants, aligned, packed_bytes
+from autotune.compiler.ports import input_bases, output_bases, outputs_of
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.placement.halo_clearing import halo_program, halo_symbol
@@ -42,15 +43,8 @@ class Linker:
         self._partition = partition
         self._plan = plan
         self.constants = ConstantBlock(shared)
-        graph = partition.graph
-        self._inputs = {
-            partition.placements[name].storage: FIRST_INPUT + k
-            for k, (name, _) in enumerate(graph.inputs)
-            if name in partition.placements
-        }
-        outputs = [s for s in partition.storages.values() if s.kind == "output"]
-        first = FIRST_INPUT + len(graph.inputs)
-        self._outputs = {s.name: first + k for k, s in enumerate(outputs)}
+        self._inputs, self._outputs = input_bases(partition), output_bases(partition)
+        outputs = outputs_of(partition)
         self.output_bytes = tuple(s.elements * ITEM_BYTES[s.dtype] for s in outputs)
 
     def address(self, value: str) -> Address:

@@ -15,6 +15,7 @@ from autotune.codegen.base import PLACED, REPEATED
 from autotune.codegen.llvm.amounts import Row
 from autotune.compiler.constants import ConstantBlock, SharedConstants
 from autotune.compiler.open_kernels import OpenKernel
+from autotune.compiler.ports import input_bases, output_bases, outputs_of
 from autotune.errors import VerifyError
 from autotune.measure.executor import kernel_symbol
 from autotune.placement.halo_clearing import halo_symbol
@@ -84,16 +85,9 @@ class OpenLinker:
         self._place = {name: n for n, b in enumerate(blocks) for name in b.storages}
         self._rows: dict[Row, int] = {}
         self.constants = ConstantBlock(constants)
-        graph = partition.graph
-        self._inputs = {
-            partition.placements[name].storage: FIRST_INPUT + k
-            for k, (name, _) in enumerate(graph.inputs)
-            if name in partition.placements
-        }
-        self._outputs = [s for s in partition.storages.values() if s.kind == "output"]
-        first = FIRST_INPUT + len(graph.inputs)
-        self._bases = self._inputs | {s.name: first + k for k, s in enumerate(self._outputs)}
-        self._sizes = first + len(self._outputs)
+        self._outputs = outputs_of(partition)
+        self._bases = input_bases(partition) | output_bases(partition)
+        self._sizes = FIRST_INPUT + len(partition.graph.inputs) + len(self._outputs)
         slots = [s.name for s in partition.storages.values() if s.kind == "slot"]
         self._bases |= {name: self._sizes + 1 + k for k, name in enumerate(slots)}
 
