@@ -45,7 +45,7 @@ class Target:
     cpu: str
     """LLVM's CPU name: whose pipeline code is laid out for. What it may use is in `features`."""
     features: str
-    """LLVM feature string: '+avx2,+fma,-prefer-256-bit'."""
+    """LLVM feature string: '+avx2,+fma,-prefer-256-bit'. Of kind c: words of the like."""
     vector_bytes: int
     vector_registers: int
     cores: int

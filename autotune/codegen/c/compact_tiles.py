@@ -37,6 +37,9 @@ DSP = "+dsp"
 """LLVM's name for instructions on halves and quarters of words (Armv7E-M, Armv8-M)."""
 MVE = "+mve"
 """LLVM's name for vectors of the M profile (Helium)."""
+DUAL_ISSUE = "+dual-issue"
+"""A core that begins a load and another instruction at once; those of others gain by loads in a
+row."""
 ASSEMBLER = "#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && defined(__OPTIMIZE__)"
 """Where there is extended assembler, and no register is the frame's."""
 TILES = f"{ASSEMBLER} && !defined(__clang__)"
@@ -69,6 +72,7 @@ class ByteTileWriter(CStatementWriter):
         self.target = target
         self._has_dsp = DSP in target.features.split(",")
         self._has_vectors = MVE in target.features.split(",")
+        self._pairs_loads = DUAL_ISSUE in target.features.split(",")
         self._in_plain = False
         """Whether what is being written is beside assembler for the same."""
         self._held: tuple[ir.Load, tuple[str, ...]] | None = None
@@ -143,7 +147,7 @@ class ByteTileWriter(CStatementWriter):
             return None
         self.helpers.type("uint32")
         self.helpers.written(ACLE, ACLE)
-        for text in (routine(), widening(tile.rows.kind, tile.rows.dtype)):
+        for text in (routine(self._pairs_loads), widening(tile.rows.kind, tile.rows.dtype)):
             self.helpers.written(text, f"{TILES}\n{text}\n#endif")
         widened = rows.lines()
         if asked:

@@ -41,16 +41,23 @@ _SUMS = ("r0", "r1", "r2", "r3", "r4", "r5")
 _NAME = "dot_3x2"
 
 
-def _word() -> list[str]:
-    """Instructions of one word of each row and column."""
+def _word(pairs_loads: bool) -> list[str]:
+    """Instructions of one word of each row and column, but for the products of their odd bytes.
+    Loads come in a row, or each before what it begins with."""
     rows = ("r10", "r11", "r12")
-    out = ["ldr r8, [r7], #8", "ldr r9, [r7, #-4]", *(f"ldr {r}, [r6], #4" for r in rows)]
-    for column, word in enumerate(("r8", "r9")):
-        out.append(f"sxtb16 lr, {word}")
-        out += [f"smlad {s}, {r}, lr, {s}" for s, r in zip(_SUMS[column::2], rows, strict=True)]
-        out.append(f"sxtb16 {word}, {word}, ror #8")
-    out += [f"ldr {r}, [r6], #4" for r in rows]
-    return out
+    columns = ["ldr r8, [r7], #8", "ldr r9, [r7, #-4]"]
+    loads = [f"ldr {r}, [r6], #4" for r in rows]
+    first, second = (
+        [f"smlad {s}, {r}, lr, {s}" for s, r in zip(_SUMS[column::2], rows, strict=True)]
+        for column in range(COLUMNS)
+    )
+    odd = [f"sxtb16 {word}, {word}, ror #8" for word in ("r8", "r9")]
+    if not pairs_loads:
+        begin = [*columns, *loads, "sxtb16 lr, r8", *first, odd[0]]
+        return [*begin, "sxtb16 lr, r9", *second, odd[1], *loads]
+    begun = [loads[0], "sxtb16 lr, r8", loads[1], first[0], loads[2], *first[1:], odd[0]]
+    ended = [second[0], loads[0], second[1], loads[1], second[2], loads[2], odd[1]]
+    return [*columns, *begun, "sxtb16 lr, r9", *ended]
 
 
 def _products() -> list[str]:
@@ -67,7 +74,7 @@ def _entry(words: int) -> list[str]:
     return [".thumb_func", f"{_NAME}_{words}:", "push {r8, lr}"]
 
 
-def routine() -> str:
+def routine(pairs_loads: bool) -> str:
     """C of the routine: two words at a time, begun at either. r6: widened rows, r7: columns,
     r8: the end of the rows."""
     lines = []
@@ -77,7 +84,7 @@ def routine() -> str:
     for number in range(_UNROLLED):
         if number:
             lines.append(f"{number}:")
-        lines += _word()
+        lines += _word(pairs_loads)
         if number == _UNROLLED - 1:
             lines.append("ldr lr, [sp]")
         lines += _products()
