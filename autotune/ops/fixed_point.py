@@ -3,8 +3,9 @@
 x * multiplier / 2**shift of int32, where multipliers and shifts are one for all or broadcast as
 in numpy. Rounding `once`: to the nearest integer, halves up. `twice`, where the shift is above
 31: to the nearest of x * multiplier / 2**31, halves up, then of that divided, halves away from
-zero. So scale TensorFlow Lite's reference kernels sums of products. `up`: as `twice`, but for halves below
-zero, which go up the second time as well: the same where nothing below zero is told apart.
+zero. So scale TensorFlow Lite's reference kernels sums of products. `up`: as `twice`, but for
+halves below zero, which go up the second time as well: the same where nothing below zero is told
+apart.
 """
 
 from __future__ import annotations
