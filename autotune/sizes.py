@@ -34,6 +34,11 @@ _DEEPEST = 4
 class UndecidedError(AutotuneError):
     """Whether a relation between sizes holds depends on values known only at run time."""
 
+    def __init__(self, what: str, question: tuple[int, int] | None = None) -> None:
+        """`question`: (first, second) where it is first < second that is not known."""
+        super().__init__(what)
+        self.question = question
+
 
 @dataclass(frozen=True, slots=True)
 class SizeSymbol:
@@ -140,21 +145,29 @@ class Size:
     # ------------------------------------------------------------------------------------- order
 
     def __lt__(self, other: object) -> bool:
-        return self._decided(other, "<", surely_less(self, other), surely_at_most(other, self))
+        return self._decided((self, other), "<", (self, other), True)
 
     def __le__(self, other: object) -> bool:
-        return self._decided(other, "<=", surely_at_most(self, other), surely_less(other, self))
+        return self._decided((self, other), "<=", (other, self), False)
 
     def __gt__(self, other: object) -> bool:
-        return self._decided(other, ">", surely_less(other, self), surely_at_most(self, other))
+        return self._decided((self, other), ">", (other, self), True)
 
     def __ge__(self, other: object) -> bool:
-        return self._decided(other, ">=", surely_at_most(other, self), surely_less(self, other))
+        return self._decided((self, other), ">=", (self, other), False)
 
-    def _decided(self, other: object, relation: str, holds: bool, fails: bool) -> bool:
-        if not holds and not fails:
-            raise UndecidedError(f"{self} {relation} {other}")
-        return holds
+    @staticmethod
+    def _decided(
+        sides: tuple[object, object], relation: str, question: tuple[object, object], yes: bool
+    ) -> bool:
+        """Whether a relation holds: `yes` where the question's first is less than its second."""
+        first, second = question
+        if surely_less(first, second):
+            return yes
+        if surely_at_most(second, first):
+            return not yes
+        said = f"{sides[0]} {relation} {sides[1]}"
+        raise UndecidedError(said, cast(tuple[int, int], question))
 
 
 def symbol(name: str, low: int = 1, high: int = UNBOUNDED) -> int:
