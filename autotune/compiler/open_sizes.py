@@ -45,6 +45,7 @@ from autotune.runtime.open_model import AnySizeProgram
 from autotune.size_ranges import OpenTypes, SizeRange
 from autotune.sizes import greatest, symbol, symbols_of
 from autotune.target import Target
+from autotune.tasks.at_sizes import of_some
 from autotune.types import Task
 
 LAST_RESORT_S = 1.0
@@ -122,7 +123,7 @@ def _kernels(
     """The kernels of all tasks, those that are `there` as they are. Raises NoOpenKernelError."""
     return {
         task: there.get(task)
-        or _built(task, opened.machine_of(task), opened.sizes, opened.units, log)
+        or _built(of_some(task), opened.machine_of(task), opened.sizes, opened.units, log)
         for task in parts.weights()
     }
 

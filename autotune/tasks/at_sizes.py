@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from autotune.errors import ScheduleError
 from autotune.sizes import (
     Factor,
     Quotient,
@@ -74,6 +75,25 @@ def task_from(task: Task, lows: Mapping[str, int]) -> Task:
     return task_with(
         task, lambda e: _size_from(e, lows), lambda value: _layout_from(value.layout, lows)
     )
+
+
+def of_some(task: Task) -> Task:
+    """The task where it makes some elements: where there are none, nothing calls it. Raises
+    ScheduleError for one that makes some although there are none of what it reads."""
+    names = {s.name for s in task_symbols(task) if not s.low}
+    (output,) = task.by_role("output")
+    for name in sorted(names):
+        made = _size_at_zero(output.type.size, name)
+        read = [_size_at_zero(value.type.size, name) for value in task.by_role("input")]
+        if made and not all(read):
+            raise ScheduleError(f"{task.op} reads what there may be nothing of ({name})")
+    some = [name for name in names if _size_at_zero(output.type.size, name) == 0]
+    return task_from(task, dict.fromkeys(some, 1)) if some else task
+
+
+def _size_at_zero(amount: int, name: str) -> int:
+    """An amount where a symbol is zero, and all others are large."""
+    return value_at(amount, {s.name: (s.name != name) << 12 for s in symbols_of(amount)})
 
 
 def deciding_lows(error: UndecidedError) -> dict[str, int]:
