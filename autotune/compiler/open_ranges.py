@@ -105,7 +105,8 @@ def _joined(graph: Graph, value: str, name: str) -> bool:
         if node.op == "concat":
             axis = int(str(node.attributes["axis"]))
             extent = graph.types[value].shape[axis]
-            if name not in {s.name for s in symbols_of(extent)} or len(set(node.inputs)) < 2:
+            others = node.inputs[1:]
+            if name not in _names((extent,)) or not others or value in others:
                 return False
         elif kind_of(node.op) != "view" or not _joined(graph, node.output, name):
             return False

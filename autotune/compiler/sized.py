@@ -155,6 +155,23 @@ def sized_model(
     return made
 
 
+def _check_at_sizes(model: OpenModel, ranges: Mapping[str, SizeRange]) -> None:
+    """Raises what is wrong with the model at any sizes, if it is; else an importer must know a
+    size, or sizes must agree, as one does that counts what two others do."""
+    said = []
+    for apart in (0, 1):
+        sizes = {
+            symbol: min(allowed.middle + apart * number * allowed.step, allowed.most)
+            for number, (symbol, allowed) in enumerate(ranges.items(), 1)
+        }
+        try:
+            model.graph(sizes)
+        except ModelError as error:
+            said.append(str(error))
+            if said[1:] == said[:1]:
+                raise
+
+
 def _one_program(
     model: OpenModel, ranges: Mapping[str, SizeRange], open_program: OpenProgram
 ) -> tuple[AnySizeProgram | None, str]:
@@ -162,10 +179,7 @@ def _one_program(
     try:
         return covered(ranges, lambda some: open_program(model, some)), ""
     except ModelError as error:
-        # What is wrong with the model is so at known sizes too; else an importer must know a size.
-        # Several symbols may have to agree, as one that counts what two others do.
-        if len(ranges) == 1:
-            model.graph({symbol: allowed.middle for symbol, allowed in ranges.items()})
+        _check_at_sizes(model, ranges)
         return None, described(error)
     except NO_DEFECT:
         raise
