@@ -186,7 +186,9 @@ class _Filled:
         self._capacity = dict(graph.inputs)[first].shape[axes[first]] + step
         self._grown = dict(self._grown_axes())
         self._hidden: dict[str, str] = {}
-        self._zeros = set[str]()
+        self._zeros = {
+            n.output for n in graph.nodes if n.op == "scalar" and n.attributes["value"] == 0
+        }
         """Values that are 0 in rows that mean nothing."""
 
     def graph(self) -> Graph:
@@ -276,10 +278,15 @@ class _Filled:
             self._product(node)
         elif grown and (node.op in MOVES or kind_of(node.op) == "elementwise"):
             new.keep(node)
-            if zero and node.op in (*MOVES, "mul"):
+            if zero and (node.op in (*MOVES, "mul") or self._chosen_zero(node)):
                 self._zeros.add(node.output)
         else:
             raise _refusal(f"{_name(node)} puts together rows that mean nothing yet")
+
+    def _chosen_zero(self, node: Node) -> bool:
+        """Whether all that is chosen from is 0 in rows that mean nothing, or anywhere: softmaxes
+        in place of whose NaN a 0 stands."""
+        return node.op == "where" and all(i in self._zeros for i in node.inputs[1:])
 
     def _put(self, node: Node, state: str) -> None:
         """concat(past, rows) -> scatter of the rows behind what is filled."""
