@@ -133,6 +133,17 @@ class GrowingModel:
         made = _Filled(here, before, whole, state=self._state, axes=roles.axes, step=step)
         return made.graph()
 
+    def understood(self) -> bool:
+        """Whether there are such graphs."""
+        others = {*self._model.symbols} - self.roles.past - self.roles.step - self.roles.total
+        sizes = dict(zip(sorted(others), OTHER_SIZES, strict=False))
+        step = PROBED_STEP if self.roles.step else 1
+        try:
+            self.graph(sizes, PROBED_PAST + step, step)
+        except UnsupportedOpError:
+            return False
+        return True
+
 
 class GrowingModels:
     """The models of all capacities and steps that were asked for. Safe to call from several
@@ -150,6 +161,10 @@ class GrowingModels:
         self.axes, self.step, self.total = roles.axes, roles.step, roles.total
         self._kept: dict[object, CompiledModel] = {}
         self._lock = threading.Lock()
+
+    def understood(self) -> bool:
+        """Whether there are models for states of some capacity, partly filled."""
+        return self._graphs.understood()
 
     def at(self, sizes: Mapping[str, int], capacity: int, step: int) -> CompiledModel:
         """Raises UnsupportedOpError, and what compiling does."""

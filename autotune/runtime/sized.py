@@ -29,6 +29,7 @@ from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.results import Writable, check_names
 from autotune.runtime.state import StateSession, checked_state
 from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
+from autotune.stored import stored_as
 from autotune.types import Array
 
 if TYPE_CHECKING:
@@ -136,8 +137,9 @@ class SizedModel(Closing):
         """Calls in which the inputs of `state` are kept: each is, by the name of an output, what
         the call before made of it. At the beginning they are `initial`, or zeros. A state with a
         dimension that no other input has grows along it, from nothing or from `initial`, in blocks
-        of at least `capacity` rows. Raises FeedError, and UnsupportedOpError where the model does
-        more with such a state than is understood."""
+        of at least `capacity` rows. Where the model does more with such a state than is
+        understood, the one program makes a longer state in each call, if it may begin with no
+        rows; else the first call raises UnsupportedOpError. Raises FeedError."""
         if self._closed:
             raise self._refusal()
         pairs = checked_state(self, state)
@@ -145,9 +147,25 @@ class SizedModel(Closing):
         open_dims = (d for n in pairs for d in self.inputs[n].shape if isinstance(d, str))
         if self.grows is None or all(dim in fed for dim in open_dims):
             return StateSession(self, pairs, initial)
+        grows = self.grows(pairs)
+        begin = self._without_rows(grows)
+        if begin is not None and not grows.understood():
+            return StateSession(self, pairs, {**begin, **(initial or {})}, places=False)
         from autotune.runtime.growing import GrowingSession  # where the compiler is, too
 
-        return GrowingSession(self.grows(pairs), pairs, initial, capacity)
+        return GrowingSession(grows, pairs, initial, capacity)
+
+    def _without_rows(self, grows: Grows) -> dict[str, Array] | None:
+        """States that grow, with no rows; None where the one program takes none such."""
+        out = {}
+        for name, axis in grows.axes.items():
+            kind = self.inputs[name]
+            rest = (*kind.shape[:axis], 0, *kind.shape[axis + 1 :])
+            within = self._within.get(str(kind.shape[axis]))
+            if within is None or within.least or any(isinstance(dim, str) for dim in rest):
+                return None
+            out[name] = np.zeros([int(dim) for dim in rest], stored_as(kind.dtype))
+        return out
 
     def specialize(self, sizes: Sizes) -> CompiledModel:
         """The model for these sizes, compiled if it is not kept: to have it ready before its first
