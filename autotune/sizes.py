@@ -23,21 +23,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeGuard, cast
 
-from autotune.errors import AutotuneError
+from autotune.errors import UndecidedError as UndecidedError
 
 UNBOUNDED = 1 << 31
 """What a symbol without an upper bound is taken to be less than: dimensions are."""
 _DEEPEST = 4
 """Quotients replaced, one after the other, in search of a bound."""
-
-
-class UndecidedError(AutotuneError):
-    """Whether a relation between sizes holds depends on values known only at run time."""
-
-    def __init__(self, what: str, question: tuple[int, int] | None = None) -> None:
-        """`question`: (first, second) where it is first < second that is not known."""
-        super().__init__(what)
-        self.question = question
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,29 +136,23 @@ class Size:
     # ------------------------------------------------------------------------------------- order
 
     def __lt__(self, other: object) -> bool:
-        return self._decided((self, other), "<", (self, other), True)
+        return self._less(self, other, f"{self} < {other}")
 
     def __le__(self, other: object) -> bool:
-        return self._decided((self, other), "<=", (other, self), False)
+        return not self._less(other, self, f"{self} <= {other}")
 
     def __gt__(self, other: object) -> bool:
-        return self._decided((self, other), ">", (other, self), True)
+        return self._less(other, self, f"{self} > {other}")
 
     def __ge__(self, other: object) -> bool:
-        return self._decided((self, other), ">=", (self, other), False)
+        return not self._less(self, other, f"{self} >= {other}")
 
     @staticmethod
-    def _decided(
-        sides: tuple[object, object], relation: str, question: tuple[object, object], yes: bool
-    ) -> bool:
-        """Whether a relation holds: `yes` where the question's first is less than its second."""
-        first, second = question
-        if surely_less(first, second):
-            return yes
-        if surely_at_most(second, first):
-            return not yes
-        said = f"{sides[0]} {relation} {sides[1]}"
-        raise UndecidedError(said, cast(tuple[int, int], question))
+    def _less(first: object, second: object, asked: str) -> bool:
+        less = surely_less(first, second)
+        if not less and not surely_at_most(second, first):
+            raise UndecidedError(asked, (cast(int, first), cast(int, second)))
+        return less
 
 
 def symbol(name: str, low: int = 1, high: int = UNBOUNDED) -> int:
