@@ -27,14 +27,17 @@ class DeformedWindow:
     """Factors of what they see: [N, parts * places, rows, columns]."""
     parts: int
     """Groups of channels that have offsets of their own."""
+    groups: int
+    """Groups of channels that the weights see apart."""
 
 
 def deformed_convolution(
-    n: Assembler, x: str, w: str, how: DeformedWindow, groups: int, bias: str | None
+    n: Assembler, x: str, w: str, how: DeformedWindow, bias: str | None
 ) -> str:
     """x [N, C, H, W], w [O, C / groups, rows, columns] -> [N, O, rows, columns]. Raises
     ModelError."""
     batch, channels = n.shape(x)[:2]
+    groups = how.groups
     outputs, per_group, *kernel = n.shape(w)
     size, places = n.shape(how.offsets)[2:], math.prod(kernel)
     wanted = (batch, how.parts * places * 2)

@@ -19,6 +19,8 @@ def deform_conv(n: NodeContext) -> str:
         raise UnsupportedOpError(f"the input has shape {n.shape(x)}; only images are supported")
     n.ignore("kernel_shape")
     window = read_window(n, n.shape(x)[2:], n.shape(w)[2:], ceil=False)
-    parts = n.integer("offset_group", 1)
-    how = DeformedWindow(window=window, offsets=n.input(2), mask=n.optional(4), parts=parts)
-    return deformed_convolution(n, x, w, how, n.integer("group", 1), n.optional(3))
+    how = DeformedWindow(
+        window=window, offsets=n.input(2), mask=n.optional(4),
+        parts=n.integer("offset_group", 1), groups=n.integer("group", 1),
+    )  # fmt: skip
+    return deformed_convolution(n, x, w, how, n.optional(3))

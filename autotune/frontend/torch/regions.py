@@ -55,6 +55,6 @@ def deform_conv(n: AtenCall) -> str:
     )  # fmt: skip
     how = DeformedWindow(
         window=window, offsets=n.value("offset"), parts=n.integer("offset_groups"),
-        mask=n.value("mask") if n.arg("use_mask", False) else None,
+        groups=n.integer("groups"), mask=n.value("mask") if n.arg("use_mask", False) else None,
     )  # fmt: skip
-    return deformed_convolution(n, x, w, how, n.integer("groups"), n.value("bias"))
+    return deformed_convolution(n, x, w, how, n.value("bias"))
