@@ -32,6 +32,7 @@ from autotune.compiler.layout_costs import arranged
 from autotune.export.write import ExportOptions, export_image, source_target
 from autotune.frontend import load_model
 from autotune.graph.pipeline import optimize
+from autotune.measure.simulator.cores import core_of
 from autotune.measure.simulator.costs import Counted, whole
 from autotune.placement.memory_plan import plan_memory
 from autotune.request import CompileRequest
@@ -121,8 +122,8 @@ def simulated(file: bytes, target: Target, feeds: Sequence[Array]) -> Run:
 def sizes(model: CompiledModel, folder: Path, target: Target) -> tuple[int, int]:
     """(bytes of code and of constants that are no weights, memory of an instance)."""
     export_image(model.image, folder, ExportOptions(format="c"))
-    cpu = "cortex-m4" if target.cpu == "generic" else target.cpu
-    compiler = ["arm-none-eabi-gcc", "-std=c99", "-Os", f"-mcpu={cpu}", "-mthumb"]
+    core = core_of(target)
+    compiler = [core.compiler, "-std=c99", "-Os", *core.flags]
     subprocess.run([*compiler, "-c", "model.c", "-o", "model.o"], cwd=folder, check=True)
     listed = subprocess.run(
         ["arm-none-eabi-size", "-A", "model.o"], cwd=folder, capture_output=True, text=True,
