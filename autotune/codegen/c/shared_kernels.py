@@ -21,8 +21,9 @@ MOST_PARAMETERS = 12
 _TOKEN = re.compile(
     r'"[^"]*"|[A-Za-z_]\w*|0[xX][\w.]+(?:[pP][-+]?\d+\w*)?|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\w*'
 )
-_FIXED = re.compile(r"\s*#|.*\b\w+ \w+\[\d+\](?:;| =)")
-"""Lines whose numbers compilers have to know: their own, and arrays."""
+_FIXED = re.compile(r"\s*#|.*\b\w+ \w+\[\d+\](?:;| =)|\s*for \(left = ")
+"""Lines whose numbers compilers have to know: their own, arrays, and how many vectors a sum is of,
+which may be one."""
 _MOST = (1 << 31) - 1
 
 
