@@ -4,10 +4,11 @@
         [--kernels]
 
 In: models. Out: a line for each model and core: code and constants of `model.c` beyond its weights
-(GCC, -Os, options of the core), memory of an instance, that over what is alive at once in the fullest call, whether
-results are those of TensorFlow Lite's reference kernels (`ai-edge-litert`), instructions, cycles
-and milliseconds of a whole run of default schedules, compiled with -O2, and the milliseconds that
-X-CUBE-AI publishes for boards of that clock. With --kernels also cycles by kernel. Needs the
+(GCC, -Os, the core's options), memory of an instance, that over what is alive at once in the
+fullest call, whether results are those of TensorFlow Lite's reference kernels (`ai-edge-litert`),
+instructions, cycles and milliseconds of a whole run of default schedules, compiled with -O2, and
+the milliseconds that X-CUBE-AI publishes for boards of that clock. With --kernels also cycles by
+kernel. Needs the
 extras `tflite` and `simulator`, and Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and
 qemu-system-arm. Counts do not depend on the machine that simulates.
 """
