@@ -38,13 +38,24 @@ RAGGED_COST = 1.03
 chosen."""
 OTHER_ORDER_COST = 1.001
 """Times that orders take other than points outermost, where nothing tells them apart."""
+WIDENED_CALL_CYCLES = 11.0
+"""A call of the routine of widened points, there and back."""
+WIDENED_TURN_CYCLES = 1.5
+"""What its loop takes around a word, four of which are written out."""
 DSP = "+dsp"
 """LLVM's name for instructions on halves and quarters of words."""
+MVE = "+mve"
+"""LLVM's name for vectors of the M profile (Helium)."""
 
 
 def multiplies_pairs(target: Target) -> bool:
     """Whether it is such a core."""
     return target.is_compact and DSP in target.features.split(",")
+
+
+def has_vectors(target: Target) -> bool:
+    """Whether the core has vectors beside these."""
+    return MVE in target.features.split(",")
 
 
 def held_in_registers(configs: Configs) -> npt.NDArray[np.bool_]:
@@ -71,6 +82,25 @@ def tile_cycles(c: Contraction, configs: Configs) -> Column:
     other = np.where(configs["order"] == "points_first", 1.0, OTHER_ORDER_COST)
     whole = (c.row_count % configs["tile_h"] == 0) & (c.points[1] % configs["tile_w"] == 0)
     return np.asarray(total * c.count * c.groups * other * np.where(whole, 1.0, RAGGED_COST))
+
+
+def widened_cycles(c: Contraction, configs: Configs) -> Column:
+    """Cycles of all tiles of points that are widened before, by two channels; those at the ends
+    by what they have."""
+    total = np.zeros(len(configs["vectors"]))
+    blocks = c.channels[1] // 2
+    sides = _parts(c.row_count, configs["tile_h"]), _parts(c.points[1], configs["tile_w"])
+    for (rows, high), (columns, wide) in itertools.product(*sides):
+        points = high * wide
+        words = c.depth / 4 * np.where(points > 0, 1.0, 0.0)
+        # Weights and points are loaded in a row, of four points the last two in one of their own.
+        loads = 2 + points + (points > 3)
+        word = 2 * (loads + 2 + 2 * points)
+        around = TILE_CYCLES + SUM_CYCLES * 2 * points + CHANNEL_CYCLES * 2
+        tile = words * (word + WIDENED_TURN_CYCLES) + WIDENED_CALL_CYCLES + around
+        widened = words * (5 * points + 7) + 2 * WIDENED_CALL_CYCLES
+        total = total + rows * columns * (blocks * tile + widened)
+    return np.asarray(total * c.count)
 
 
 def _parts(extent: int, size: Column) -> tuple[tuple[Column, Column], ...]:
