@@ -1,4 +1,4 @@
-"""Regions of images seen on a grid (RoiAlign). In: an image, and the regions' boxes. Out: gathers.
+"""ImageRegions of images seen on a grid (RoiAlign). In: an image, and the regions' boxes. Out: gathers.
 
 A region is cut into bins, and each is seen at some places between the elements of an image. Where
 these are along one axis does not depend on the other: taps are found for each.
@@ -19,7 +19,7 @@ from autotune.frontend.grid import Edge, Tap, amount_like, linear_taps, sampled,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Regions:
+class ImageRegions:
     """Where regions lie, and how they are cut."""
 
     boxes: str
@@ -38,7 +38,7 @@ class Regions:
     """Whether a region has at least the size of an element."""
 
 
-def aligned(n: Assembler, x: str, regions: Regions, *, largest: bool = False) -> str:
+def aligned(n: Assembler, x: str, regions: ImageRegions, *, largest: bool = False) -> str:
     """The mean of what is seen in each bin of x [N, C, H, W]: [regions, C, rows, columns]; or the
     largest of what the corners of the places add to it."""
     batch, channels, *extents = n.shape(x)
@@ -53,7 +53,7 @@ def aligned(n: Assembler, x: str, regions: Regions, *, largest: bool = False) ->
     return _joined(n, seen, regions, "reduce_max" if largest else "reduce_mean")
 
 
-def by_place(n: Assembler, x: str, regions: Regions) -> str:
+def by_place(n: Assembler, x: str, regions: ImageRegions) -> str:
     """The same of channels of which every bin has its own: x [N, C * rows * columns, H, W] ->
     [regions, C, rows, columns]."""
     batch, channels, *extents = n.shape(x)
@@ -69,24 +69,24 @@ def by_place(n: Assembler, x: str, regions: Regions) -> str:
     return _joined(n, seen, regions, "reduce_mean")
 
 
-def _first_rows(n: Assembler, regions: Regions, places: int) -> str:
+def _first_rows(n: Assembler, regions: ImageRegions, places: int) -> str:
     """The row of the first element of each region's image: [regions, 1, 1]."""
     image = n.reshape(regions.images, (n.shape(regions.boxes)[0], 1, 1))
     return n.op("mul", image, n.scalar(places, "int64"))
 
 
-def _joined(n: Assembler, seen: str, regions: Regions, joined: str) -> str:
+def _joined(n: Assembler, seen: str, regions: ImageRegions, joined: str) -> str:
     """The places of each bin [regions, rows * each, columns * each, C] as one."""
     count, (down, across), each = n.shape(seen)[0], regions.bins, regions.each
     apart = n.reshape(seen, (count, down, each, across, each, n.shape(seen)[-1]))
     return n.transpose(n.op(joined, apart, axes=(2, 4), keepdims=False), (0, 3, 1, 2))
 
 
-def _taps(n: Assembler, regions: Regions, extents: Sequence[int]) -> list[list[Tap]]:
+def _taps(n: Assembler, regions: ImageRegions, extents: Sequence[int]) -> list[list[Tap]]:
     return [_axis_taps(n, regions, axis, extents[axis]) for axis in (0, 1)]
 
 
-def _axis_taps(n: Assembler, regions: Regions, axis: int, extent: int) -> list[Tap]:
+def _axis_taps(n: Assembler, regions: ImageRegions, axis: int, extent: int) -> list[Tap]:
     """The elements around the places of all bins along an axis: [regions, bins * each], with a
     dimension of one for the other axis."""
     count, bins, each = n.shape(regions.boxes)[0], regions.bins[axis], regions.each
@@ -107,7 +107,7 @@ def _axis_taps(n: Assembler, regions: Regions, axis: int, extent: int) -> list[T
     return [Tap(index=t.index, weight=n.op("mul", seen, t.weight or seen)) for t in taps]
 
 
-def _edge(n: Assembler, regions: Regions, column: int) -> str:
+def _edge(n: Assembler, regions: ImageRegions, column: int) -> str:
     """A coordinate of all regions, [regions, 1], in elements of the image."""
     boxes = regions.boxes
     count = n.shape(boxes)[0]

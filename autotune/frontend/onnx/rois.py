@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.regions import Regions, aligned
+from autotune.frontend.regions import ImageRegions, aligned
 
 COORDINATES = {"half_pixel": 0.5, "output_half_pixel": 0.0}
 """What is taken from corners of regions: where the first element's middle lies."""
@@ -16,7 +16,7 @@ def roi_align(n: NodeContext) -> str:
     add, not of their sums."""
     each, mode = _how(n)
     coordinate = _coordinate(n)
-    regions = Regions(
+    regions = ImageRegions(
         boxes=n.input(1), images=n.cast(n.input(2), "int64"), each=each,
         bins=(n.integer("output_height", 1), n.integer("output_width", 1)),
         scale=n.number("spatial_scale", 1.0), shift=COORDINATES[coordinate],

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from autotune.frontend.deformed import DeformedWindow, deformed_convolution
-from autotune.frontend.regions import Regions, aligned, by_place
+from autotune.frontend.regions import ImageRegions, aligned, by_place
 from autotune.frontend.torch.context import AtenCall, aten
 from autotune.frontend.volume import VolumeWindow
 
@@ -30,14 +30,14 @@ def ps_roi_align(n: AtenCall) -> tuple[str, str]:
     return made, n.expanded(n.constant(channels), shape)
 
 
-def _regions(n: AtenCall, shift: float, *, widened: bool) -> Regions:
+def _regions(n: AtenCall, shift: float, *, widened: bool) -> ImageRegions:
     rois, each = n.value("rois"), n.integer("sampling_ratio")
     if each < 1:
         n.refuse("regions that are seen at as many places as they have elements")
     count = n.shape(rois)[0]
     boxes = n.op("slice", rois, starts=(0, 1), stops=(count, 5), steps=(1, 1))
     image = n.op("slice", rois, starts=(0, 0), stops=(count, 1), steps=(1, 1))
-    return Regions(
+    return ImageRegions(
         boxes=boxes, images=n.reshape(n.cast(image, "int64"), (count,)), each=each,
         bins=(n.integer("pooled_height"), n.integer("pooled_width")),
         scale=n.number("spatial_scale"), shift=shift, widened=widened,
