@@ -1,4 +1,4 @@
-"""ImageRegions of images seen on a grid (RoiAlign). In: an image, and the regions' boxes. Out: gathers.
+"""Regions of images seen on a grid (RoiAlign). In: an image, and the regions' boxes. Out: gathers.
 
 A region is cut into bins, and each is seen at some places between the elements of an image. Where
 these are along one axis does not depend on the other: taps are found for each.
