@@ -101,14 +101,14 @@ def widening(rows: int, kind: str, dtype: str) -> str:
         for n, x in enumerate(names)
     )
     return f"""__attribute__((noinline)) static void widened_{rows}_{kind}(
-    const {kind} *p, ix row, u32 *out, ix words) {{
+    const {kind} *p, ix row, u32 *out, ix words, ix step) {{
     for (; words > 0; words--) {{
         u32 {", ".join(names)};
 {loads}
 {even}
 {odd}
         out += {2 * rows};
-        p += {_WORD};
+        p += step;
     }}
 }}"""
 
@@ -136,11 +136,11 @@ class WidenedRows:
         apart = side.offsets[1] if self.rows > 1 else 0
         name = f"widened_{self.rows}_{side.kind}"
         if runs == 1:
-            return [f"{name}({side.pointer}, {apart}, {self.place}, {words});"]
+            return [f"{name}({side.pointer}, {apart}, {self.place}, {words}, {side.step});"]
         at, out = f"{side.pointer} + n * {side.run_step}", 2 * self.rows * words
         return [
             f"for (ix n = 0; n < {runs}; n++) {{",
-            f"    {name}({at}, {apart}, {self.place} + n * {out}, {words});",
+            f"    {name}({at}, {apart}, {self.place} + n * {out}, {words}, {side.step});",
             "}",
         ]
 
@@ -177,7 +177,8 @@ def is_widened(tile: DotTile) -> bool:
     even = 1 <= len(offsets) <= MOST_ROWS and all(
         o == n * offsets[1] for n, o in enumerate(offsets) if n
     )
-    plain = rows.step == _WORD and rows.in_turn == 1 and rows.dtype in WIDEN
+    plain = rows.in_turn == 1 and rows.dtype in WIDEN
     whole = tile.runs == 1 or columns.run_step == tile.words * columns.step
+    whole = whole and columns.step == _COLUMN_STEP
     in_turn = columns.in_turn == COLUMNS and columns.offsets == tuple(range(COLUMNS))
     return even and plain and whole and in_turn and columns.dtype == "int8"

@@ -20,7 +20,7 @@ from autotune.target import SOURCE, Target, load_target
 from autotune.types import Task
 from tests.needs import needs
 from tests.unit.codegen.test_dot_tile import schedule_of
-from tests.unit.search_spaces.algorithms.test_int8_interleaved import convolution
+from tests.unit.search_spaces.algorithms.test_int8_interleaved import TASKS, convolution
 
 CORES = ("cortex-m4", "cortex-m7", "cortex-m33")
 TILE = {"algorithm": "int8_interleaved", "vectors": 2, "order": "points_first"}
@@ -68,6 +68,16 @@ def test_rows_of_a_window_are_widened_one_after_the_other(stride: int) -> None:
 
 
 @needs("cortex-m")
+def test_columns_of_a_window_are_one_run_of_words_that_lie_apart() -> None:
+    made, target = TASKS["columns of bytes"], load_target("cortex-m4")
+    schedule = schedule_of(made, **TILE, tile_h=4, tile_w=1)
+    text = text_of(made, schedule, target)
+    assert re.search(r"widened_4_u8\(.*, 5, 20\);", text)
+    result = ran(made, schedule, target)
+    assert (result.status, result.error, result.max_error) == (Status.OK, "", 0)
+
+
+@needs("cortex-m")
 def test_a_product_takes_less_than_a_cycle_and_a_third() -> None:
     """Of 288 products for each sum: 1.1 in the routine, the rest around it."""
     made, target = convolution((16, 16, 32), 32), load_target("cortex-m4")
@@ -104,5 +114,6 @@ def test_other_tiles_are_none_of_it() -> None:
     runs = dataclasses.replace(columns, run_step=64)
     assert not is_widened(dataclasses.replace(tile, rows=uneven))
     assert not is_widened(dataclasses.replace(tile, columns=apart))
+    assert not is_widened(dataclasses.replace(tile, columns=dataclasses.replace(columns, step=16)))
     assert not is_widened(dataclasses.replace(tile, columns=runs, runs=3))
     assert tile.lines() is None

@@ -39,6 +39,12 @@ TASKS = {
     "points of bytes": convolution((9, 8, 12), 6, side=1),
     "windows of bytes": convolution((24, 16, 8), 10),
     "windows of bytes at a stride": convolution((25, 17, 4), 4, stride=2),
+    "columns of bytes": task(
+        [node("conv2d", "i0 c0", "o0", strides=(2, 1))],
+        value("i0", (1, 28, 5, 4), "uint8"),
+        value("c0", (5, 1, 4, 6), "int8"),
+        value("o0", (1, 12, 5, 6), "int32"),
+    ),
 }
 
 
