@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeGuard, cast
 
-from autotune.errors import UndecidedError as UndecidedError
+from autotune.errors import UndecidedError
 
 UNBOUNDED = 1 << 31
 """What a symbol without an upper bound is taken to be less than: dimensions are."""

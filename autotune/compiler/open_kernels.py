@@ -23,12 +23,12 @@ from autotune.compiler.shared_packings import Chosen, Packing, packing_of, share
 from autotune.compiler.strip_lengths import strip_lengths, weight_bytes
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UndecidedError
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, Scheduled, apply_schedule
 from autotune.schedule.memory.prefetch import PrefetchNext
-from autotune.sizes import UndecidedError, ceil_div, surely_at_most, symbol, symbols_of, value_at
+from autotune.sizes import ceil_div, surely_at_most, symbol, symbols_of, value_at
 from autotune.tasks.at_sizes import deciding_lows, task_at, task_from, task_symbols
 from autotune.tasks.build import build_program
 from autotune.tasks.merged import merged

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from autotune.defects import NO_DEFECT
-from autotune.errors import ModelError
+from autotune.errors import ModelError, UndecidedError
 from autotune.frontend.open_sizes import OpenModel
 from autotune.graph.ir import Graph
 from autotune.graph.rewriter import kind_of
 from autotune.parse_int import LARGEST
 from autotune.size_ranges import Range, SizeRange, size_ranges
-from autotune.sizes import UndecidedError, symbol, symbols_of
+from autotune.sizes import symbol, symbols_of
 from autotune.tasks.at_sizes import deciding_lows
 
 ASSUMED_MOST = 1 << 16

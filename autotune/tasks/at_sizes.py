@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from autotune.errors import ScheduleError
+from autotune.errors import ScheduleError, UndecidedError
 from autotune.sizes import (
     Factor,
     Quotient,
     SizeSymbol,
-    UndecidedError,
     is_size,
     surely_at_most,
     surely_less,
