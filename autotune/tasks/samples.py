@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import cast
 
 from autotune.errors import ScheduleError
-from autotune.sizes import is_size, symbols_of, value_at
+from autotune.sizes import is_size, quotients_of, symbols_of, value_at
 from autotune.tasks.at_sizes import layout_at, task_with
 from autotune.types import Layout, Task, TaskValue
 
@@ -47,17 +47,25 @@ def sample_values(
     extents: Sequence[int], lengths: Sequence[int], sizes: Mapping[str, int]
 ) -> dict[str, Fraction]:
     """Values of symbols that give these extents; where several symbols make one extent, all but
-    the last of them are 1. What the output does not depend on is as `sizes` say."""
+    the last of them are the least that leave something. What the output does not depend on is as
+    `sizes` say."""
     found: dict[str, Fraction] = {}
     for extent, length in zip(extents, lengths, strict=True):
         missing = sorted(s.name for s in symbols_of(extent) if s.name not in found)
         for name in missing[:-1]:
-            found[name] = Fraction(1)
+            found[name] = Fraction(_least_factor(extent, name))
         if missing:
             found[missing[-1]] = _solved(extent, missing[-1], found, length)
         if value_at(extent, cast(Mapping[str, int], found)) != length:
             raise ScheduleError(f"no sizes make {length} of {extent}")
     return {name: Fraction(size) for name, size in sizes.items()} | found
+
+
+def _least_factor(extent: int, name: str) -> int:
+    """The least value of a symbol at which no quotient of it alone is 0."""
+    quotients = [q for q in quotients_of(extent) if {s.name for s in symbols_of(q)} == {name}]
+    tried = range(1, _LONGEST_SEARCH)
+    return next((v for v in tried if all(value_at(q, {name: v}) for q in quotients)), 1)
 
 
 def _solved(extent: int, name: str, known: Mapping[str, Fraction], length: int) -> Fraction:
