@@ -127,7 +127,6 @@ class Size:
         return _sum([*whole, *_terms(quotient)])
 
     def __rfloordiv__(self, other: object) -> int:
-        """What is smaller than the size is its first or last part."""
         if not isinstance(other, int) or not surely_less(abs(other), self):
             raise UndecidedError(f"{other} // ({self})")
         return -1 if other < 0 else 0
@@ -177,13 +176,6 @@ def any_size(amounts: Iterable[object]) -> bool:
 def symbols_of(amount: object) -> frozenset[SizeSymbol]:
     """Every symbol that an amount depends on."""
     return frozenset(_symbols(amount) if isinstance(amount, Size) else ())
-
-
-def quotients_of(amount: int) -> list[int]:
-    """The quotients that stand in an amount as factors, each as a size."""
-    products = [product for product, _ in amount.terms] if is_size(amount) else []
-    found = {f for product in products for f in product if isinstance(f, Quotient)}
-    return [_sum([((factor,), 1)]) for factor in found]
 
 
 def value_at(amount: int, values: Mapping[str, int]) -> int:
@@ -267,10 +259,8 @@ def _quotient(rest: int, divisor: int) -> int:
     variable = [(p, c) for p, c in rest.terms if p]
     if sum(2 * c - divisor for _, c in variable) > 0:
         # (6x + k) // 7  =  x - (x - k + 6) // 7: what lacks to a multiple is a product of 7.
-        rest = cast(int, rest)
-        lacking = rest - divisor * _sum((p, 1) for p, _ in variable)
         whole = _sum((p, 1) for p, _ in variable)
-        return whole - (divisor - 1 - lacking) // divisor
+        return whole - (divisor * (whole + 1) - 1 - cast(int, rest)) // divisor
     if len(variable) == 1 and variable[0][1] == 1 and len(variable[0][0]) == 1:
         (factor,) = variable[0][0]
         if isinstance(factor, Quotient):
@@ -386,10 +376,7 @@ def _high(factor: Factor) -> int:
 def _symbols(amount: Size) -> Iterator[SizeSymbol]:
     for product, _ in amount.terms:
         for factor in product:
-            if isinstance(factor, SizeSymbol):
-                yield factor
-            else:
-                yield from _symbols(factor.size)
+            yield from (factor,) if isinstance(factor, SizeSymbol) else _symbols(factor.size)
 
 
 def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
@@ -399,9 +386,9 @@ def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
 
 
 def _factor_text(factor: Factor) -> str:
-    if isinstance(factor, SizeSymbol):
-        return factor.name
-    return f"(({factor.size})//{factor.divisor})"
+    return (
+        factor.name if isinstance(factor, SizeSymbol) else f"(({factor.size})//{factor.divisor})"
+    )
 
 
 def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:

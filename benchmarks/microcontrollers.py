@@ -4,10 +4,11 @@
         [--kernels]
 
 In: models. Out: a line for each model and core: code and constants of `model.c` beyond its weights
-(GCC, -Os), memory of an instance, that over what is alive at once in the fullest call, whether
-results are those of TensorFlow Lite's reference kernels (`ai-edge-litert`), instructions, cycles
-and milliseconds of a whole run of default schedules, compiled with -O2, and the milliseconds that
-X-CUBE-AI publishes for boards of that clock. With --kernels also cycles by kernel. Needs the
+(GCC, -Os, the core's options), memory of an instance, that over what is alive at once in the
+fullest call, whether results are those of TensorFlow Lite's reference kernels (`ai-edge-litert`),
+instructions, cycles and milliseconds of a whole run of default schedules, compiled with -O2, and
+the milliseconds that X-CUBE-AI publishes for boards of that clock. With --kernels also cycles by
+kernel. Needs the
 extras `tflite` and `simulator`, and Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and
 qemu-system-arm. Counts do not depend on the machine that simulates.
 """
@@ -32,6 +33,7 @@ from autotune.compiler.layout_costs import arranged
 from autotune.export.write import ExportOptions, export_image, source_target
 from autotune.frontend import load_model
 from autotune.graph.pipeline import optimize
+from autotune.measure.simulator.cores import core_of
 from autotune.measure.simulator.costs import Counted, whole
 from autotune.placement.memory_plan import plan_memory
 from autotune.request import CompileRequest
@@ -121,8 +123,8 @@ def simulated(file: bytes, target: Target, feeds: Sequence[Array]) -> Run:
 def sizes(model: CompiledModel, folder: Path, target: Target) -> tuple[int, int]:
     """(bytes of code and of constants that are no weights, memory of an instance)."""
     export_image(model.image, folder, ExportOptions(format="c"))
-    cpu = "cortex-m4" if target.cpu == "generic" else target.cpu
-    compiler = ["arm-none-eabi-gcc", "-std=c99", "-Os", f"-mcpu={cpu}", "-mthumb"]
+    core = core_of(target)
+    compiler = [core.compiler, "-std=c99", "-Os", *core.flags]
     subprocess.run([*compiler, "-c", "model.c", "-o", "model.o"], cwd=folder, check=True)
     listed = subprocess.run(
         ["arm-none-eabi-size", "-A", "model.o"], cwd=folder, capture_output=True, text=True,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from autotune.compiler.build import Defaults, Kernels, Known, build_kernels
 from autotune.compiler.layout_costs import arranged
-from autotune.compiler.link import link
+from autotune.compiler.link import link, with_workspaces
 from autotune.compiler.open_sizes import compile_open
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import Prepared, check_samples, prepare
@@ -255,6 +255,8 @@ def compile_prepared(
     )  # fmt: skip
     if reuse:
         reuse.keep(kernels)
+    if target.is_compact:
+        plan = with_workspaces(parts, plan, kernels)
     chosen = ((task, choice.schedule) for task, choice in kernels.chosen.items())
     notes = (*kernels.notes, *kept_float32(chosen, target))
     notes = (*notes, light.note()) if light else notes

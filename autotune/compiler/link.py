@@ -15,8 +15,8 @@ from autotune.compiler.ports import input_bases, output_bases, outputs_of
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.placement.halo_clearing import halo_program, halo_symbol
-from autotune.placement.memory_plan import MemoryPlan
-from autotune.placement.types import KernelCall, Partition
+from autotune.placement.memory_plan import MemoryPlan, plan_memory
+from autotune.placement.types import Partition
 from autotune.placement.updates import updatable
 from autotune.program.ir import Pack
 from autotune.runtime.image import (
@@ -62,8 +62,9 @@ class Linker:
             raise VerifyError(f"{value} lies in {storage.name}, which is no input of the model")
         return bases[storage.name], inside
 
-    def arguments(self, call: KernelCall, packs: Sequence[Pack]) -> tuple[Address, ...]:
-        """Addresses of the kernel's parameters, the workspace last."""
+    def arguments(self, number: int, packs: Sequence[Pack]) -> tuple[Address, ...]:
+        """Addresses of a call's parameters, the workspace last."""
+        call = self._partition.calls[number]
         values = dict(call.args)
         by_name = {p.buffer: p for p in packs}
         out: list[Address] = []
@@ -75,7 +76,8 @@ class Linker:
                 out.append((CONSTANTS, offset))
             else:
                 out.append(self.address(value))
-        return (*out, (WORKSPACE, 0))
+        inside = self._plan.workspaces.get(number)
+        return (*out, (WORKSPACE, 0) if inside is None else (ARENA, inside))
 
     def calls(self, kernels: Sequence[LinkedKernel]) -> list[EntryCall]:
         """The kernels, each behind the halos that must be zeroed first."""
@@ -141,7 +143,7 @@ def link(
     flops = {task: task_flops(task) for task in kernels.built}
     work = {t: work_of(t, kernels.chosen[t].schedule, b.packs) for t, b in kernels.built.items()}
     rows = []
-    for call in partition.calls:
+    for number, call in enumerate(partition.calls):
         built = kernels.built[call.task]
         rows.append(
             LinkedKernel(
@@ -151,7 +153,7 @@ def link(
                 op=call.task.op,
                 flops=flops[call.task],
                 source=kernels.chosen[call.task].source,
-                args=linker.arguments(call, built.packs),
+                args=linker.arguments(number, built.packs),
                 algorithm=work[call.task].algorithm,
                 work_flops=work[call.task].flops,
                 input_bytes=work[call.task].input_bytes,
@@ -169,12 +171,28 @@ def link(
         output_bytes=linker.output_bytes,
         kernels=tuple(rows),
         arena_bytes=plan.arena_bytes,
-        workspace_bytes=max((b.workspace_bytes for b in kernels.built.values()), default=0),
+        workspace_bytes=0 if plan.workspaces else _most_workspace(kernels),
         versions=versions,
         objects=(*(b.code for b in kernels.built.values()), *halos, entry),
         constants=linker.constants.block(),
         updates=updatable(partition),
     )
+
+
+def with_workspaces(partition: Partition, plan: MemoryPlan, kernels: Kernels) -> MemoryPlan:
+    """The plan with what kernels work in inside the arena, for the time of each call; as it is
+    where that gains nothing. Other halos lend their memory in it."""
+    found = {n: kernels.built[call.task].workspace_bytes for n, call in enumerate(partition.calls)}
+    wanted = {number: nbytes for number, nbytes in found.items() if nbytes}
+    if not wanted:
+        return plan
+    inside = plan_memory(partition, lend=True, workspaces=wanted)
+    apart = plan.arena_bytes + max(wanted.values())
+    return inside if inside.arena_bytes <= apart else plan
+
+
+def _most_workspace(kernels: Kernels) -> int:
+    return max((built.workspace_bytes for built in kernels.built.values()), default=0)
 
 
 def _constant_bytes(partition: Partition, kernels: Kernels) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from autotune.codegen.base import EntryCall
+from autotune.codegen.c.shared_kernels import SharedCall, SharedKernel, shared_kernels
 from autotune.codegen.c.source import CSource, decoded_calls
 from autotune.export.c_tidy import tidied
 from autotune.export.errors import Code, message
@@ -44,17 +44,22 @@ typedef ptrdiff_t ix;"""
 
 def c_text(image: ModelImage, model: Exported[Interface]) -> str:
     """The whole file."""
-    kernels = [CSource.decode(code) for code in image.objects[:-1]]
+    sources = [CSource.decode(code) for code in image.objects[:-1]]
     calls = decoded_calls(image.objects[-1])
+    if image.target.is_compact:
+        kernels, shared = shared_kernels(sources, calls)
+    else:
+        kernels = tuple(SharedKernel(source=source) for source in sources)
+        shared = tuple(SharedCall(call=call) for call in calls)
     parts = [
         f"/* {len(kernels)} kernels; see model.h. */",
         HEAD,
-        *definitions(kernels),
+        *definitions([kernel.source for kernel in kernels]),
         "",
-        *(kernel_text(kernel) for kernel in kernels),
+        *(kernel_text(kernel.source, kernel.behind) for kernel in kernels),
         weights_text(image.constants),
         _instance(model),
-        _entry(model.face, calls),
+        _entry(model.face, shared),
         *_answers(model),
         _create(model),
         *([copier_text()] if model.face.copied else []),
@@ -83,9 +88,10 @@ def definitions(kernels: Iterable[CSource]) -> list[str]:
     return [*rest, *reversed(kept)]
 
 
-def kernel_text(kernel: CSource) -> str:
+def kernel_text(kernel: CSource, behind: str = "") -> str:
+    """A function. `behind`: C of what it is told beside pointers."""
     pointers = "".join(f"void *p{n}, " for n in range(kernel.params))
-    head = f"static void {kernel.symbol}({pointers}void *workspace)"
+    head = f"static void {kernel.symbol}({pointers}void *workspace{behind})"
     lines = tidied(kernel.body)
     read = set(re.findall(r"\b(?:p\d+|workspace)\b", "\n".join(lines)))
     names = (*(f"p{n}" for n in range(kernel.params)), "workspace")
@@ -122,22 +128,22 @@ def _pointer(face: Interface, base: int) -> str:
     return f"(char *)outputs[{next(n for n, b in face.direct.items() if b == base)}]"
 
 
-def _entry(face: Interface, calls: Sequence[EntryCall]) -> str:
+def _entry(face: Interface, calls: Sequence[SharedCall]) -> str:
     """All calls. Weights are named where they are, so that compilers know where kernels find
     them."""
-    read = sorted({base for call in calls for base, _ in call.args} - {CONSTANTS})
+    read = sorted({base for now in calls for base, _ in now.call.args} - {CONSTANTS})
     lines = [
         f"static void entry({face.prefix} *instance, const void *const inputs[],",
         "                  void *const outputs[])",
         "{",
     ]
     lines += [f"    char *const base{base} = {_pointer(face, base)};" for base in read]
-    for call in calls:
+    for now in calls:
         given = ", ".join(
             f"{'(char *)weights' if base == CONSTANTS else f'base{base}'} + {offset}"
-            for base, offset in call.args
+            for base, offset in now.call.args
         )
-        lines.append(f"    {call.symbol}({given});")
+        lines.append(f"    {now.call.symbol}({given}{now.behind});")
     unread = [f"    (void){name};" for name in ("instance", "inputs", "outputs")]
     return "\n".join([*lines, *unread, "}", ""])
 

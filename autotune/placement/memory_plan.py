@@ -13,7 +13,7 @@ zeroed in every run: then a run goes through less memory, most of it still in a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.errors import VerifyError
 from autotune.memory import ALIGNMENT
@@ -50,17 +50,32 @@ class MemoryPlan:
     """(number of a call, storage whose halo must be zeroed before it): others used its memory."""
     least_bytes: int = 0
     """Bytes that are alive at once in the fullest call: no plan has less."""
+    workspaces: Mapping[int, int] = field(default_factory=dict)
+    """By number of a call, where in the arena its workspace is; none for the others."""
 
 
-def plan_memory(partition: Partition, *, in_place: bool = True, lend: bool = False) -> MemoryPlan:
+def plan_memory(
+    partition: Partition,
+    *,
+    in_place: bool = True,
+    lend: bool = False,
+    workspaces: Mapping[int, int] | None = None,
+) -> MemoryPlan:
     """Lay out the arena: the smallest of greedy plans. `lend`: whether others may use the
-    memory of storages with a halo when these are not alive. Raises VerifyError for an unused
-    storage that a graph output needs, or a call on a value without a placement."""
+    memory of storages with a halo when these are not alive. `workspaces`: bytes that calls work in
+    beside these, by their number. Raises VerifyError for an unused storage that a graph output
+    needs, or a call on a value without a placement."""
     lives = lifetimes(partition)
     pairs = find_in_place(partition, lives) if in_place else ()
     blocks = _zeroed_together(_chains(partition, lives, pairs), partition, lend)
+    names = {number: f"workspace of call {number}" for number in workspaces or ()}
+    blocks += [
+        Block(storages=(names[number],), nbytes=_aligned(nbytes), first=number, last=number)
+        for number, nbytes in (workspaces or {}).items()
+    ]
     arena_bytes, offsets = _smallest_plan(blocks)
     return MemoryPlan(
+        workspaces={number: offsets[name] for number, name in names.items()},
         offsets=offsets,
         arena_bytes=arena_bytes,
         in_place=pairs,
@@ -102,7 +117,10 @@ def lifetimes(partition: Partition) -> dict[str, tuple[int, int]]:
 
 def storage_bytes(storage: Storage) -> int:
     """Size rounded up to the alignment."""
-    nbytes = storage.elements * ITEM_BYTES[storage.dtype]
+    return _aligned(storage.elements * ITEM_BYTES[storage.dtype])
+
+
+def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
@@ -238,7 +256,8 @@ def _cleared(
     return tuple(
         (block.first, block.storages[0])
         for block in sorted(blocks, key=lambda b: (b.first, b.storages))
-        if partition.storages[block.storages[0]].zeroed
+        if block.storages[0] in partition.storages
+        and partition.storages[block.storages[0]].zeroed
         and any(overlap(block, other) for other in blocks)
     )
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import cast
 
 from autotune.errors import ScheduleError
-from autotune.sizes import is_size, quotients_of, symbols_of, value_at
+from autotune.sizes import Quotient, Size, is_size, symbols_of, value_at
 from autotune.tasks.at_sizes import layout_at, task_with
 from autotune.types import Layout, Task, TaskValue
 
@@ -63,9 +63,18 @@ def sample_values(
 
 def _least_factor(extent: int, name: str) -> int:
     """The least value of a symbol at which no quotient of it alone is 0."""
-    quotients = [q for q in quotients_of(extent) if {s.name for s in symbols_of(q)} == {name}]
+    products = [product for product, _ in cast(Size, extent).terms]
+    factors = {f for product in products for f in product if isinstance(f, Quotient)}
+    alone = [f for f in factors if {s.name for s in symbols_of(f.size)} == {name}]
     tried = range(1, _LONGEST_SEARCH)
-    return next((v for v in tried if all(value_at(q, {name: v}) for q in quotients)), 1)
+    return next(
+        (
+            v
+            for v in tried
+            if all(value_at(cast(int, f.size), {name: v}) >= f.divisor for f in alone)
+        ),
+        1,
+    )
 
 
 def _solved(extent: int, name: str, known: Mapping[str, Fraction], length: int) -> Fraction:

@@ -53,6 +53,7 @@ from search_spaces.cpu.contraction.shape import STRIPS_FIRST, Contraction
 from search_spaces.cpu.contraction.tiles import (
     ORDERS,
     PLAIN,
+    Packing,
     in_strip,
     outer_loops,
     pack_plan,
@@ -134,7 +135,7 @@ class Products(ContractionAlgorithm):
         if c.constant:
             # Before the channels are split: a guard on the last block would hide that they stay
             # inside their group.
-            splits, order = pack_plan(c, config, tuple(range(c.weight_rank)), neighbours)
+            splits, order = self.packing(c, config)
             pack = PackConstant(buffer=c.weights, splits=splits, order=order, dtype=self.dtype)
             builder.apply(pack)
         count = strips(c, target) if config["order"] == STRIPS_FIRST else 1
@@ -162,6 +163,10 @@ class Products(ContractionAlgorithm):
         )
         schedule_copies(builder, target, {output_name(builder.task)})
         share(builder, target, [*batch, *outer] if whole else batch, "shared")
+
+    def packing(self, c: Contraction, config: Config) -> Packing:
+        """How constant weights lie."""
+        return pack_plan(c, config, tuple(range(c.weight_rank)), self.neighbours)
 
     def split_product(
         self,

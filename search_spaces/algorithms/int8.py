@@ -47,7 +47,7 @@ class Int8(Products):
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
         if multiplies_pairs(machine.target):
-            return tile_cycles(c, configs)
+            return tile_cycles(c, configs, machine.target)
         return super().cycles(task, c, machine, configs)
 
 

@@ -12,7 +12,7 @@ from autotune.compiler.work import work_of
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule import Schedule, apply_schedule, schedule_from_json, schedule_to_json
-from autotune.target import Target
+from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
@@ -39,7 +39,7 @@ RULE = RULES.get("contraction")
 
 
 SHORT = HOST.with_precision("bfloat16")
-TARGETS = (HOST, SHORT, with_tiles(SHORT), with_matrices(SHORT))
+TARGETS = (HOST, SHORT, with_tiles(SHORT), with_matrices(SHORT), load_target("cortex-m4"))
 
 
 def machine_of(algorithm: Algorithm) -> AbstractContextManager[object]:

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import re
 
-from autotune.codegen.c.compact_tiles import ACLE, ASSEMBLER, ByteTileWriter
+from autotune.codegen.c.compact_tiles import ASSEMBLER, ByteTileWriter
 from autotune.codegen.c.compact_values import (
     below,
     byte_load,
@@ -24,6 +24,9 @@ from autotune.codegen.c.compact_values import (
     values_of,
 )
 from autotune.codegen.c.dialect import Dialect
+from autotune.codegen.c.dot_call import BYTES, EXTENDED, FourBytes, dot_call
+from autotune.codegen.c.dot_match import BYTE_PLACES
+from autotune.codegen.c.index import CLinear
 from autotune.codegen.expression import Val
 from autotune.program import ir
 from autotune.program.rewrite import accesses_of
@@ -34,16 +37,6 @@ UNROLLED_STATEMENTS = 12
 OUTLINED_CALLS = 8
 """Operations of an expression from which on it is a function, chosen: a call takes about as many
 instructions as three or four of them."""
-_EXTENDED = {"uint8": "__uxtb16", "int8": "__sxtb16"}
-"""ACLE's functions that widen bytes 0 and 2 of a word."""
-_DOT_BYTES = 4
-"""Products of a `dot` loop of bytes: a word of each operand."""
-_UNUSED = """#if defined(__GNUC__)
-#define MAYBE_UNUSED __attribute__((unused))
-#else
-#define MAYBE_UNUSED
-#endif"""
-"""For functions that only the C beside assembler calls."""
 
 _HIGH_PRODUCT = f"""static inline i32 high_product(i32 a, i32 b) {{
 {ASSEMBLER}
@@ -124,7 +117,7 @@ class CompactWriter(ByteTileWriter):
 
     def _dot(self, loop: ir.For) -> bool:
         """The sum of four products of bytes as a call; False where that is not what it is."""
-        if not self._has_dsp or loop.extent != _DOT_BYTES or len(loop.body) != 1:
+        if not self._has_dsp or loop.extent != BYTES or len(loop.body) != 1:
             return False
         store = loop.body[0]
         if isinstance(store, ir.If) and not any(loop.var in b.index.vars() for b in store.bounds):
@@ -136,51 +129,34 @@ class CompactWriter(ByteTileWriter):
         factors = [byte_load(v) for v in getattr(store.value, "args", ())]
         if getattr(store.value, "fn", "") != "mul" or None in factors:
             return False
-        places, kinds = [], []
-        for load in factors:
-            assert load is not None
-            buffer = self.buffers[load.buffer]
-            if buffer.dtype not in _EXTENDED or buffer.scope == "register" or buffer.swizzle:
-                return False
-            self.env[loop.var] = 0
-            first = self.flat(buffer, load.indices)
-            self.env[loop.var] = 1
-            if self.flat(buffer, load.indices) != type(first)(first.terms, first.const + 1):
-                return False
-            places.append(self.place(buffer, first))
-            kinds.append(buffer.dtype)
+        sides = [self._four_bytes(loop.var, load) for load in factors if load is not None]
+        first, second = sides
+        if first is None or second is None or first.rows > 1 < second.rows:
+            return False
         self.env[loop.var] = 0
         out = self.buffers[store.buffer]
         old = self.load(ir.Load(store.buffer, store.indices))
-        text = f"{self._dot_function(kinds)}({places[0]}, {places[1]}, {old.text})"
+        text = dot_call(self.helpers, (first, second), old.text)
         self._assign(out, self.flat(out, store.indices), Val(text, out.dtype, 1))
         return True
 
-    def _dot_function(self, kinds: list[str]) -> str:
-        """The name of the function that adds four products of bytes of these types."""
-        first, second = (self.helpers.type(kind) for kind in kinds)
-        self.helpers.type("uint32")
-        low, high = (_EXTENDED[kind] for kind in kinds)
-        name = f"dot_{first}_{second}"
-        plain = " + ".join(f"a[{n}] * b[{n}]" for n in range(_DOT_BYTES))
-        for text in (ACLE, _UNUSED):
-            self.helpers.written(text, text)
-        self.helpers.written(
-            name,
-            f"""static inline MAYBE_UNUSED i32 {name}(
-    const {first} *a, const {second} *b, i32 sum) {{
-#if defined(__ARM_FEATURE_DSP)
-    u32 x, y;
-    memcpy(&x, a, 4);
-    memcpy(&y, b, 4);
-    sum = __smlad((int16x2_t){low}(x), (int16x2_t){high}(y), sum);
-    return __smlad((int16x2_t){low}(x >> 8), (int16x2_t){high}(y >> 8), sum);
-#else
-    return sum + {plain};
-#endif
-}}""",
-        )
-        return name
+    def _four_bytes(self, var: str, load: ir.Load) -> FourBytes | None:
+        """Where the bytes of a `dot` lie; None where they are anything else."""
+        buffer, places = self.buffers[load.buffer], []
+        if buffer.dtype not in EXTENDED or buffer.scope == "register" or buffer.swizzle:
+            return None
+        for number in range(BYTES):
+            self.env[var] = number
+            places.append(self.flat(buffer, load.indices))
+        first = places[0]
+        rows = BYTE_PLACES.get(tuple(at.const - first.const for at in places))
+        if rows is None or any(at.terms != first.terms for at in places):
+            return None
+        if any(factor % rows for _, factor in first.terms):
+            return None
+        row = first.const % rows
+        place = self.place(buffer, CLinear(first.terms, first.const - row))
+        return FourBytes(place=place, dtype=buffer.dtype, rows=rows, row=row)
 
     # ------------------------------------------------------------------------------------- values
 

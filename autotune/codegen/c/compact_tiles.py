@@ -4,7 +4,6 @@ files write. In: statements. Out: lines for compilers that take it, beside plain
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 
@@ -17,21 +16,15 @@ from autotune.codegen.c.column_tile import (
     window_of,
 )
 from autotune.codegen.c.dialect import Dialect
+from autotune.codegen.c.dot_call import ACLE
 from autotune.codegen.c.dot_match import tile_of
 from autotune.codegen.c.dot_tile import DotTile
 from autotune.codegen.c.statement import CStatementWriter
 from autotune.codegen.c.vector_tile import INTRINSICS, VECTORS, vector_lines
-from autotune.codegen.c.widened_tile import (
-    WidenedRows,
-    bytes_of,
-    fits,
-    routine,
-    widening,
-)
+from autotune.codegen.c.widened_tile import WidenedRows, is_widened, routine, widening
 from autotune.program import ir
 from autotune.sizes import any_size
 from autotune.target import Target
-from autotune.types import ITEM_BYTES
 
 DSP = "+dsp"
 """LLVM's name for instructions on halves and quarters of words (Armv7E-M, Armv8-M)."""
@@ -45,9 +38,6 @@ ASSEMBLER = "#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && defined(__OP
 TILES = f"{ASSEMBLER} && !defined(__clang__)"
 """The same for as many operands as there are registers, for which clang finds none: it has ACLE's
 functions, product by product."""
-ACLE = """#if defined(__ARM_FEATURE_DSP)
-#include <arm_acle.h>
-#endif"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,40 +120,35 @@ class ByteTileWriter(CStatementWriter):
 
     def _widened(self, tile: DotTile) -> list[str] | None:
         """The tile by rows that are widened before the loop around it, which is written there;
-        None where that loop moves them, or it gains nothing."""
+        None where that loop moves them."""
         around = self._around[-1] if self._around and not self._has_vectors else None
-        if around is None or around.before or any_size((around.extent,)):
+        if around is None or not is_widened(tile) or any_size((around.extent,)):
             return None
         asked = " && ".join(f"({c})" for c in around.conditions if c)
         if re.search(rf"\b{around.name}\b", f"{tile.rows.pointer} {asked}"):
             return None
-        if not fits(tile, around.extent, self._moved_bytes()):
-            return None
-        place = f"f{len(self._around)}"
-        rows = WidenedRows(rows=tile.rows, words=tile.words, place=place)
-        lines = rows.tile_lines(tile)
-        memory = self.memory(bytes_of(tile)) if lines else None
+        rows = WidenedRows(tile=tile, place=f"f{len(self._around)}_{len(around.before)}")
+        memory = self.memory(rows.nbytes)
         if memory is None:
             return None
         self.helpers.type("uint32")
         self.helpers.written(ACLE, ACLE)
-        for text in (routine(self._pairs_loads), widening(tile.rows.kind, tile.rows.dtype)):
+        side = tile.rows
+        for text in (
+            routine(rows.rows, self._pairs_loads),
+            widening(rows.rows, side.kind, side.dtype),
+        ):
             self.helpers.written(text, f"{TILES}\n{text}\n#endif")
         widened = rows.lines()
         if asked:
             widened = [f"if ({asked}) {{", *(f"    {line}" for line in widened), "}"]
         space = "    " * around.depth
-        lines_before = [f"u32 *const {place} = (u32 *)({memory});", *widened]
+        lines_before = [f"u32 *const {rows.place} = (u32 *)({memory});", *widened]
         unused = f"{space}(void)workspace;"
         around.before.extend(
             [TILES, *(space + line for line in lines_before), "#else", unused, "#endif"]
         )
-        return lines
-
-    def _moved_bytes(self) -> int:
-        """Bytes of data and results."""
-        params = [p for p in self.program.params if not p.constant]
-        return sum(ITEM_BYTES[p.dtype] * math.prod(p.shape) for p in params)
+        return rows.tile_lines()
 
     def memory(self, nbytes: int) -> str | None:  # noqa: ARG002
         """C of memory for one call; None where there is none."""

@@ -3,7 +3,8 @@ or None.
 
 Such a loop holds loops that are written out, around one `dot` of bytes, and perhaps more loops of
 the reduction. All of these are one run of words: an outer one goes on where an inner one ends; or
-they are several such runs, each as far from the one before it.
+they are several such runs, each as far from the one before it. The four bytes of a `dot` lie side
+by side, or in turn with those of another row, the even ones first.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from autotune.program import ir
 
 _WORD = 4
 """Bytes of a word, products of a `dot`."""
+BYTE_PLACES: Mapping[tuple[int, ...], int] = {(0, 1, 2, 3): 1, (0, 4, 2, 6): 2}
+"""How many rows lie in turn, by the places of a row's bytes."""
 _Points = Sequence[Mapping[str, int]]
 
 
@@ -28,7 +31,7 @@ def tile_of(writer: CStatementWriter, loop: ir.For) -> DotTile | None:
     if found is None or not _is_dot(found[0]):
         return None
     loops, guards, store = found
-    factors = factors_of(store)
+    factors = factors_of(store, loops[-1].var)
     if factors is None or not writer.in_registers(store.buffer):
         return None
     env = dict(writer.env)
@@ -63,9 +66,9 @@ def _is_dot(loops: Sequence[ir.For]) -> bool:
     return loops[-1].kind == "dot" and loops[-1].extent == _WORD
 
 
-def factors_of(store: ir.Store) -> tuple[ir.Load, ir.Load] | None:
+def factors_of(store: ir.Store, dot: str = "") -> tuple[ir.Load, ir.Load] | None:
     """The bytes that are multiplied; None where they are anything else, or their places are no
-    sums of loop variables."""
+    sums of loop variables, and of anything that is known by the variable `dot`."""
     if not isinstance(store.value, ir.Apply) or store.value.fn != "mul":
         return None
     out = []
@@ -75,10 +78,17 @@ def factors_of(store: ir.Store) -> tuple[ir.Load, ir.Load] | None:
         (load,) = arg.args
         if not isinstance(load, ir.Load):
             return None
-        if not all(isinstance(atom, str) for i in load.indices for atom, _ in i.terms):
+        if any(_is_other(atom, dot) for i in load.indices for atom, _ in i.terms):
             return None
         out.append(load)
     return out[0], out[1]
+
+
+def _is_other(atom: ir.Atom, known: str) -> bool:
+    """Whether an index has more than a variable, and than what one that is known says."""
+    if isinstance(atom, str):
+        return False
+    return not isinstance(atom, ir.FloorDiv | ir.Mod) or atom.index.vars() != {known}
 
 
 def _tile(
@@ -137,11 +147,12 @@ def _side(
         return out
 
     first = at({})
-    *outer, dot = [at({x.var: 1}).const - first.const for x in run]
-    if dot != 1:
+    outer = [at({x.var: 1}).const - first.const for x in run[:-1]]
+    rows = BYTE_PLACES.get(tuple(at({run[-1].var: n}).const - first.const for n in range(_WORD)))
+    if rows is None:
         return None
     between, outer = outer[:runs], outer[runs:]
-    step = outer[-1] if outer else _WORD
+    step = outer[-1] if outer else rows * _WORD
     wanted = step
     for loop, apart in zip(reversed(run[runs:-1]), reversed(outer), strict=True):
         if apart != wanted:
@@ -160,6 +171,7 @@ def _side(
         step=step,
         run_step=sum(between),
         aligned=load.buffer in writer.constants and all(n % _WORD == 0 for n in multiples),
+        in_turn=rows,
     )
     return side, [offsets.index(p.const) for p in places]
 

@@ -46,12 +46,15 @@ class Side:
     """Bytes from a run of words to the next."""
     aligned: bool = False
     """Whether every word is known to lie at a multiple of its bytes."""
+    in_turn: int = 1
+    """Rows whose bytes lie in turn: of two, in two words, the even bytes of both, then the odd."""
 
     @property
     def fits(self) -> bool:
         """Whether loads can name every row."""
         offsets = all(o - self.step in _OFFSETS for o in self.offsets)
-        return self.step in _STEPS and offsets and self.dtype in WIDEN
+        known = self.dtype in WIDEN and self.in_turn == 1
+        return self.step in _STEPS and offsets and known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

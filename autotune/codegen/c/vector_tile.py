@@ -73,7 +73,7 @@ def vector_lines(tile: DotTile) -> list[str] | None:
 
 
 def _loads(side: Side) -> bool:
-    return side.step == _WORD_BYTES or side.aligned
+    return side.in_turn == 1 and (side.step == _WORD_BYTES or side.aligned)
 
 
 def _totals(held: Side, taken: Side) -> list[str]:

@@ -1,173 +1,184 @@
-"""A tile of sums of products of bytes, three rows by two columns, whose rows were widened before.
-In: a tile inside a loop over blocks of columns. Out: lines of C that widen rows before the loop,
-and those of the tile: a call of one routine of Arm's instructions, whatever the shapes are.
+"""A tile of sums of products of bytes, up to four rows by two columns, whose rows were widened
+before. In: a tile inside a loop over blocks of columns, whose bytes lie in turn. Out: lines of C
+that widen rows before the loop, and those of the tile: a call of one routine of Arm's instructions
+for each number of rows, whatever the shapes are.
 
-Words of rows lie behind each other as halves of words, even bytes of each row, then odd ones:
+Words of rows lie behind each other as halves of words, even bytes of each row, then odd ones; a
+word of columns has the even bytes of both, the next one the odd:
 
-    load h0, h1, e0, e1, e2         two words of bytes, three of halves
-    t = even bytes of h0; s00 += t * e0; s10 += t * e1; s20 += t * e2; h0 = odd bytes; ...
-    load e0, e1, e2                 the odd ones
-    s00 += h0 * e0; ...
+    load w, x0, x1          a word of bytes, two of halves
+    e = even bytes of w; w = odd bytes, which are the other column's
+    s00 += x0 * e; s01 += x0 * w; s10 += x1 * e; ...
+    load x0, x1             the other rows'
+    s20 += x0 * e; ...
 
-That are 26 cycles of 24 products, where `dot_tile.py` takes 33: rows are widened once for all
+That are 17 cycles of 16 products, where `dot_tile.py` takes 22: rows are widened once for all
 columns, and what is loaded is loaded in a row. A call has registers of its own, not C's.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
-from autotune.codegen.c.dot_tile import WIDEN, DotTile, Side
+from autotune.codegen.c.dot_tile import WIDEN, DotTile
 
-ROWS, COLUMNS = 3, 2
-"""What registers hold sums of: six, two pointers, two words of columns, three of rows, and one."""
-WORD_CYCLES, OTHER_WORD_CYCLES = 28.5, 33.0
-"""Cycles of a word of all rows and columns, here and in `dot_tile.py`, read off both."""
-CALL_CYCLES = 11.0
-"""Cycles of a call, there and back."""
-WIDENING_CYCLES, BEGIN_CYCLES = 23.0, 20.0
-"""Cycles of widening a word of all rows, and of a call for them."""
-LONGEST_SHARE = 1.2
-"""Share of that time that a call may take: it is 150 bytes or more shorter, chosen."""
-LARGEST_SHARE = 0.125
-"""Share of a kernel's data and results that widened rows are less than, chosen: they are
-memory beside these, which has to be there in the fullest call only."""
-FEW_BYTES = 256
-"""Bytes that they may be anyway, chosen."""
-_UNROLLED = 2
+COLUMNS, MOST_ROWS = 2, 4
+"""What registers hold sums of: eight, two pointers, a word of columns and its other half, and two
+of rows."""
+_UNROLLED = 4
 _WORD = 4
 _COLUMN_STEP = _WORD * COLUMNS
-_SUMS = ("r0", "r1", "r2", "r3", "r4", "r5")
-_NAME = "dot_3x2"
+_SUMS = ("r0", "r1", "r2", "r3", "r4", "r5", "r8", "r9")
+_ROWS, _COLUMNS, _END = "r6", "r7", "r12"
+"""Pointers, and where rows end: it is kept on the stack."""
+_FIRST, _SECOND = "r10", "r11"
+"""Both columns' halves."""
+_LOADED = ("r12", "lr", "r9")
+"""Words of rows; the last one is a sum where there are four."""
+_NAME = "dot_{rows}x2"
 
 
-def _word(pairs_loads: bool) -> list[str]:
-    """Instructions of one word of each row and column, but for the products of their odd bytes.
-    Loads come in a row, or each before what it begins with."""
-    rows = ("r10", "r11", "r12")
-    columns = ["ldr r8, [r7], #8", "ldr r9, [r7, #-4]"]
-    loads = [f"ldr {r}, [r6], #4" for r in rows]
-    first, second = (
-        [f"smlad {s}, {r}, lr, {s}" for s, r in zip(_SUMS[column::2], rows, strict=True)]
-        for column in range(COLUMNS)
-    )
-    odd = [f"sxtb16 {word}, {word}, ror #8" for word in ("r8", "r9")]
+def _half(rows: int, pairs_loads: bool) -> list[str]:
+    """Instructions of a word of columns. Loads come in a row, or each before what it begins
+    with."""
+    held = _LOADED[: min(rows, 3 if rows < MOST_ROWS else 2)]
+    column, *loads = [f"ldr {_FIRST}, [{_COLUMNS}], #4", *(_load(name) for name in held)]
+    halves = [f"sxtb16 {_SECOND}, {_FIRST}, ror #8", f"sxtb16 {_FIRST}, {_FIRST}"]
+    flat = itertools.chain.from_iterable
+    products = [_products(row, held[row % len(held)]) for row in range(rows)]
+    behind = [_load(name) for name in held[: rows - len(held)]]
     if not pairs_loads:
-        begin = [*columns, *loads, "sxtb16 lr, r8", *first, odd[0]]
-        return [*begin, "sxtb16 lr, r9", *second, odd[1], *loads]
-    begun = [loads[0], "sxtb16 lr, r8", loads[1], first[0], loads[2], *first[1:], odd[0]]
-    ended = [second[0], loads[0], second[1], loads[1], second[2], loads[2], odd[1]]
-    return [*columns, *begun, "sxtb16 lr, r9", *ended]
+        later = [f"ldm {_ROWS}!, {{{', '.join(held)}}}"] if behind else []
+        first, last = products[: len(held)], products[len(held) :]
+        return [column, *loads, *halves, *flat(first), *later, *flat(last)]
+    out = [column, loads[0], halves[0], *loads[1:2], halves[1], *loads[2:]]
+    for row, both in enumerate(products):
+        out += both
+        out += behind[row : row + 1]
+    return out
 
 
-def _products() -> list[str]:
-    rows = ("r10", "r11", "r12")
-    return [
-        f"smlad {s}, {r}, {word}, {s}"
-        for column, word in enumerate(("r8", "r9"))
-        for s, r in zip(_SUMS[column::2], rows, strict=True)
-    ]
+def _load(name: str) -> str:
+    return f"ldr {name}, [{_ROWS}], #4"
 
 
-def _entry(words: int) -> list[str]:
-    """Where calls of so many words, and of any number of twos more, begin."""
-    return [".thumb_func", f"{_NAME}_{words}:", "push {r8, lr}"]
+def _products(row: int, word: str) -> list[str]:
+    sums = _SUMS[COLUMNS * row : COLUMNS * (row + 1)]
+    return [f"smlad {s}, {word}, {h}, {s}" for s, h in zip(sums, (_FIRST, _SECOND), strict=True)]
 
 
-def routine(pairs_loads: bool) -> str:
-    """C of the routine: two words at a time, begun at either. r6: widened rows, r7: columns,
-    r8: the end of the rows."""
-    lines = []
-    for first in range(1, _UNROLLED):
-        lines += [*_entry(_UNROLLED - first), f"b {first}f"]
-    lines += [*_entry(0), "0:"]
+def routine(rows: int, pairs_loads: bool) -> str:
+    """C of the routine: four words at a time, begun at any of them."""
+    name, lines = _NAME.format(rows=rows), []
+    for rest in range(1, _UNROLLED):
+        lines += [*_entry(name, rest), f"b {_UNROLLED - rest}f"]
+    lines += [*_entry(name, 0), "0:"]
     for number in range(_UNROLLED):
         if number:
             lines.append(f"{number}:")
-        lines += _word(pairs_loads)
-        if number == _UNROLLED - 1:
-            lines.append("ldr lr, [sp]")
-        lines += _products()
-    lines += ["cmp r6, lr", "bne 0b", "pop {r8, pc}"]
+        lines += _half(rows, pairs_loads) * 2
+    lines += ["ldr lr, [sp]", f"cmp {_ROWS}, lr", "bne 0b", f"pop {{{_END}, pc}}"]
     text = "\n".join(f'        "{line}\\n"' for line in lines)
-    return f"__attribute__((naked, used)) static void {_NAME}(void) {{\n    __asm__(\n{text});\n}}"
+    return f"__attribute__((naked, used)) static void {name}(void) {{\n    __asm__(\n{text});\n}}"
 
 
-def widening(kind: str, dtype: str) -> str:
-    """C of the function that widens three rows."""
-    widen = WIDEN[dtype]
-    odd = "\n".join(
-        f'        __asm__("{widen} %0, %1, ror #8" : "=r"(out[{ROWS + n}]) : "r"({x}));'
-        for n, x in enumerate("xyz")
+def _entry(name: str, rest: int) -> list[str]:
+    """Where calls of so many words, and of any number of fours more, begin."""
+    return [".thumb_func", f"{name}_{rest}:", f"push {{{_END}, lr}}"]
+
+
+def widening(rows: int, kind: str, dtype: str) -> str:
+    """C of the function that widens rows."""
+    widen, names = WIDEN[dtype], "xyzw"[:rows]
+    loads = "\n".join(
+        f"        memcpy(&{x}, p{f' + {n} * row' if n > 1 else ' + row' if n else ''}, 4);"
+        for n, x in enumerate(names)
     )
-    return f"""__attribute__((noinline)) static void widened_{kind}(
-    const {kind} *p, ix row, u32 *out, ix words) {{
+    even = "\n".join(f"        out[{n}] = (u32)__{widen}({x});" for n, x in enumerate(names))
+    odd = "\n".join(
+        f'        __asm__("{widen} %0, %1, ror #8" : "=r"(out[{rows + n}]) : "r"({x}));'
+        for n, x in enumerate(names)
+    )
+    return f"""__attribute__((noinline)) static void widened_{rows}_{kind}(
+    const {kind} *p, ix row, u32 *out, ix words, ix step) {{
     for (; words > 0; words--) {{
-        u32 x, y, z;
-        memcpy(&x, p, 4);
-        memcpy(&y, p + row, 4);
-        memcpy(&z, p + 2 * row, 4);
-        out[0] = (u32)__{widen}(x);
-        out[1] = (u32)__{widen}(y);
-        out[2] = (u32)__{widen}(z);
+        u32 {", ".join(names)};
+{loads}
+{even}
 {odd}
-        out += {2 * ROWS};
-        p += {_WORD};
+        out += {2 * rows};
+        p += step;
     }}
 }}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidenedRows:
-    """Three rows of a tile, widened into memory of their own."""
+    """The rows of a tile, widened into memory of their own."""
 
-    rows: Side
-    words: int
+    tile: DotTile
     place: str
     """C variable of that memory."""
 
-    def lines(self) -> list[str]:
-        """C that widens them."""
-        apart = self.rows.offsets[1]
-        given = f"{self.rows.pointer}, {apart}, {self.place}, {self.words}"
-        return [f"widened_{self.rows.kind}({given});"]
+    @property
+    def rows(self) -> int:
+        return len(self.tile.rows.offsets)
 
-    def tile_lines(self, tile: DotTile) -> list[str] | None:
-        """C that adds all products of a tile of these rows; None where it is none."""
-        columns = tile.columns
-        words = tile.words
-        plain = columns.offsets == (0, _WORD) and columns.step == _COLUMN_STEP
-        if tile.rows != self.rows or not plain or columns.dtype != "int8":
-            return None
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take."""
+        return 2 * _WORD * self.rows * self.tile.words * self.tile.runs
+
+    def lines(self) -> list[str]:
+        """C that widens them, run by run."""
+        side, words, runs = self.tile.rows, self.tile.words, self.tile.runs
+        apart = side.offsets[1] if self.rows > 1 else 0
+        name = f"widened_{self.rows}_{side.kind}"
+        if runs == 1:
+            return [f"{name}({side.pointer}, {apart}, {self.place}, {words}, {side.step});"]
+        at, out = f"{side.pointer} + n * {side.run_step}", 2 * self.rows * words
+        return [
+            f"for (ix n = 0; n < {runs}; n++) {{",
+            f"    {name}({at}, {apart}, {self.place} + n * {out}, {words}, {side.step});",
+            "}",
+        ]
+
+    def tile_lines(self) -> list[str]:
+        """C that adds all products of the tile."""
+        tile, columns, used = self.tile, self.tile.columns, COLUMNS * self.rows
+        words = tile.words * tile.runs
         names = [name for row in tile.sums for name in row]
+        sums = _SUMS[:used]
+        others = sorted({_FIRST, _SECOND, *_LOADED} - {*sums, _END})
+        changed = ", ".join(
+            [f'"+r"(q{n})' for n in range(used)] + ['"+r"(qf), "+r"(qh), "+r"(qe)']
+        )
+        end = f"{self.place} + {words * 2 * self.rows}"
         return [
             "{",
             *(f'    register i32 q{n} __asm__("{r}") = {name};'
-              for n, (r, name) in enumerate(zip(_SUMS, names, strict=True))),
-            f'    register const u32 *qf __asm__("r6") = {self.place};',
-            f'    register const {columns.kind} *qh __asm__("r7") = {columns.pointer};',
-            f'    register const u32 *qe __asm__("r8") = {self.place} + {words * 2 * ROWS};',
-            f'    __asm__ volatile("bl {_NAME}_{words % _UNROLLED}"',
-            f'        : {", ".join(f"""{chr(34)}+r{chr(34)}(q{n})""" for n in range(6))}, '
-            '"+r"(qf), "+r"(qh), "+r"(qe)',
-            '        : : "r9", "r10", "r11", "r12", "lr", "cc", "memory");',
+              for n, (r, name) in enumerate(zip(sums, names, strict=True))),
+            f'    register const u32 *qf __asm__("{_ROWS}") = {self.place};',
+            f'    register const {columns.kind} *qh __asm__("{_COLUMNS}") = {columns.pointer};',
+            f'    register const u32 *qe __asm__("{_END}") = {end};',
+            f'    __asm__ volatile("bl {_NAME.format(rows=self.rows)}_{words % _UNROLLED}"',
+            f"        : {changed}",
+            f'        : : {", ".join(f"""{chr(34)}{r}{chr(34)}""" for r in others)}, '
+            '"cc", "memory");',
             *(f"    {name} = q{n};" for n, name in enumerate(names)),
             "}",
         ]  # fmt: skip
 
 
-def bytes_of(tile: DotTile) -> int:
-    """Bytes that widened rows take."""
-    return 2 * _WORD * ROWS * tile.words
-
-
-def fits(tile: DotTile, blocks: int, moved_bytes: int) -> bool:
-    """Whether a tile's rows are such, and widening them pays for so many blocks of columns of a
-    kernel whose data and results are so many bytes."""
-    rows, offsets, words = tile.rows, tile.rows.offsets, tile.words
-    even = len(offsets) == ROWS and offsets[2] == 2 * offsets[1]
-    known = rows.step == _WORD and rows.dtype in WIDEN and tile.runs == 1
-    widened = WIDENING_CYCLES * words + BEGIN_CYCLES
-    cycles = widened + blocks * (WORD_CYCLES * words + CALL_CYCLES)
-    fast = cycles < LONGEST_SHARE * OTHER_WORD_CYCLES * words * blocks
-    return even and known and fast and bytes_of(tile) < max(LARGEST_SHARE * moved_bytes, FEW_BYTES)
+def is_widened(tile: DotTile) -> bool:
+    """Whether a tile is such: rows in a line, two columns in one piece whose bytes lie in turn."""
+    rows, offsets, columns = tile.rows, tile.rows.offsets, tile.columns
+    even = 1 <= len(offsets) <= MOST_ROWS and all(
+        o == n * offsets[1] for n, o in enumerate(offsets) if n
+    )
+    plain = rows.in_turn == 1 and rows.dtype in WIDEN
+    whole = tile.runs == 1 or columns.run_step == tile.words * columns.step
+    whole = whole and columns.step == _COLUMN_STEP
+    in_turn = columns.in_turn == COLUMNS and columns.offsets == tuple(range(COLUMNS))
+    return even and plain and whole and in_turn and columns.dtype == "int8"

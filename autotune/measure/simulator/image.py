@@ -15,6 +15,7 @@ from pathlib import Path
 
 from autotune.codegen.base import EntryCall
 from autotune.codegen.c.compiler import compile_by
+from autotune.codegen.c.shared_kernels import shared_kernels
 from autotune.codegen.c.source import CSource
 from autotune.errors import DeviceError
 from autotune.measure.simulator.cores import Core
@@ -65,17 +66,19 @@ def image_of(
     BuildError with the compiler's first complaint."""
     definitions = dict.fromkeys(line for kernel in kernels for line in kernel.head)
     lines = [_HEAD, *definitions]
-    for kernel in kernels:
-        pointers = "".join(f"void *p{n}, " for n in range(kernel.params))
-        head = f"static void {kernel.symbol}({pointers}void *workspace)"
-        lines += [f"__attribute__((noinline)) {head} {{", *kernel.body, "}"]
+    written, shared = shared_kernels(kernels, calls)
+    for kernel in written:
+        source = kernel.source
+        pointers = "".join(f"void *p{n}, " for n in range(source.params))
+        head = f"static void {source.symbol}({pointers}void *workspace{kernel.behind})"
+        lines += [f"__attribute__((noinline)) {head} {{", *source.body, "}"]
     lines += [
         '__attribute__((section(".entry"), used)) void entry(char **args, void (*mark)(void)) {',
         "    mark();",
     ]
-    for call in calls:
-        given = ", ".join(f"args[{base}] + {offset}" for base, offset in call.args)
-        lines += [f"    {call.symbol}({given});", "    mark();"]
+    for now in shared:
+        given = ", ".join(f"args[{base}] + {offset}" for base, offset in now.call.args)
+        lines += [f"    {now.call.symbol}({given}{now.behind});", "    mark();"]
     return linked("\n".join([*lines, "}", boot, ""]), core)
 
 

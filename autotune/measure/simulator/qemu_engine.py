@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.errors import DeviceError
@@ -22,6 +23,11 @@ from autotune.measure.simulator.qemu_plugin import plugin, sections
 from autotune.target import Target
 
 PACKAGES = "qemu-system-arm qemu-system-misc"
+Block = tuple[int, int, int, int]
+"""Where a block is, its bytes, how often it ran, and how often it was left by a jump."""
+LONG_BYTES = 256
+"""A block of so many may have been ended for its length alone, chosen: QEMU's own operations are
+counted for that, some 40 for each SMLAD, of 4000."""
 _FAULT = 3
 """Exit status of the code's own handler of faults."""
 _QUIET = (
@@ -90,6 +96,29 @@ def _start(core: Core, image: bytes, memory: CoreMemory, folder: Path, timeout_s
         raise DeviceError(f"the simulated processor stopped: {said[:200]}")
 
 
+def joined(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks, those that QEMU parted for their length as one: the first is always left for the
+    second, which nothing else goes to."""
+    behind: dict[int, list[Block]] = {}
+    for block in blocks:
+        behind.setdefault(block[0], []).append(block)
+    out: list[Block] = []
+    taken: set[Block] = set()
+    for block in sorted(blocks):
+        if block in taken:
+            continue
+        at, nbytes, runs, jumps = block
+        while not jumps and nbytes >= LONG_BYTES:
+            found = behind.get(at + nbytes, [])
+            if len(found) != 1 or found[0][2] != runs:
+                break
+            taken.add(found[0])
+            _, more, _, jumps = found[0]
+            nbytes += more
+        out.append((at, nbytes, runs, jumps))
+    return out
+
+
 def _counted(data: bytes, image: bytes, core: Core) -> tuple[Counted, ...]:
     """What the core's table says of the blocks that ran."""
     code = segments(image)
@@ -98,7 +127,7 @@ def _counted(data: bytes, image: bytes, core: Core) -> tuple[Counted, ...]:
     out = [Counted(instructions=0, cycles=0)] * bool(begun)  # the board's own code, and ours
     for section in later:
         instructions = cycles = 0
-        for at, count, runs, jumps in section:
+        for at, count, runs, jumps in joined(section):
             if (at, count) not in costs:
                 costs[at, count] = _cost(code, at, count, core)
             cost = costs[at, count]

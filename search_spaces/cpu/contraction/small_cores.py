@@ -8,6 +8,7 @@ table of the Cortex-M4); what stands around them was read off compiled kernels.
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +39,34 @@ RAGGED_COST = 1.03
 chosen."""
 OTHER_ORDER_COST = 1.001
 """Times that orders take other than points outermost, where nothing tells them apart."""
+WIDENED_CALL_CYCLES = 11.0
+"""A call of the routine of widened points, there and back."""
+WIDENED_TURN_CYCLES = 1.5
+"""What its loop takes around a word, four of which are written out."""
+VECTOR_BYTES = 16
+"""Products of one sum by an instruction on vectors (Helium)."""
+VECTOR_CYCLES, VECTOR_LOOP_CYCLES = 2.0, 4.0
+"""Cycles of such an instruction, and of the loop around those of a vector of all rows."""
+VECTOR_SUMS = 7
+"""Registers that such an instruction adds to: every other one, but for the stack's (specified)."""
+SPILLED_SUM_CYCLES = 8.0
+"""Cycles per vector of each sum more (fitted: windows of 64 to 64 channels, assumed table)."""
+RUN_CYCLES = 10.0
+"""To begin a run of vectors, for each."""
 DSP = "+dsp"
 """LLVM's name for instructions on halves and quarters of words."""
+MVE = "+mve"
+"""LLVM's name for vectors of the M profile (Helium)."""
 
 
 def multiplies_pairs(target: Target) -> bool:
     """Whether it is such a core."""
     return target.is_compact and DSP in target.features.split(",")
+
+
+def has_vectors(target: Target) -> bool:
+    """Whether the core has vectors beside these."""
+    return MVE in target.features.split(",")
 
 
 def held_in_registers(configs: Configs) -> npt.NDArray[np.bool_]:
@@ -58,8 +80,9 @@ def _free(points: Column, channels: Column) -> Column:
     return np.asarray(REGISTERS - POINTERS_AND_ONE - points * channels - words)
 
 
-def tile_cycles(c: Contraction, configs: Configs) -> Column:
+def tile_cycles(c: Contraction, configs: Configs, target: Target) -> Column:
     """Cycles of all tiles, those at the ends by what they have."""
+    one = _vector_tile if has_vectors(target) else _one_tile
     total = np.zeros(len(configs["vectors"]))
     sides = (
         _parts(c.row_count, configs["tile_h"]),
@@ -67,10 +90,29 @@ def tile_cycles(c: Contraction, configs: Configs) -> Column:
         _parts(c.channels[1], configs["vectors"] * configs["lanes"]),
     )
     for (rows, high), (columns, wide), (blocks, channels) in itertools.product(*sides):
-        total = total + rows * columns * blocks * _one_tile(c, high * wide, channels)
+        total = total + rows * columns * blocks * one(c, high * wide, channels)
     other = np.where(configs["order"] == "points_first", 1.0, OTHER_ORDER_COST)
     whole = (c.row_count % configs["tile_h"] == 0) & (c.points[1] % configs["tile_w"] == 0)
     return np.asarray(total * c.count * c.groups * other * np.where(whole, 1.0, RAGGED_COST))
+
+
+def widened_cycles(c: Contraction, configs: Configs) -> Column:
+    """Cycles of all tiles of points that are widened before, by two channels; those at the ends
+    by what they have."""
+    total = np.zeros(len(configs["vectors"]))
+    blocks = c.channels[1] // 2
+    sides = _parts(c.row_count, configs["tile_h"]), _parts(c.points[1], configs["tile_w"])
+    for (rows, high), (columns, wide) in itertools.product(*sides):
+        points = high * wide
+        words = c.depth / 4 * np.where(points > 0, 1.0, 0.0)
+        # Weights and points are loaded in a row, of four points the last two in one of their own.
+        loads = 2 + points + (points > 3)
+        word = 2 * (loads + 2 + 2 * points)
+        around = TILE_CYCLES + SUM_CYCLES * 2 * points + CHANNEL_CYCLES * 2
+        tile = words * (word + WIDENED_TURN_CYCLES) + WIDENED_CALL_CYCLES + around
+        widened = words * (5 * points + 7) + 2 * WIDENED_CALL_CYCLES
+        total = total + rows * columns * (blocks * tile + widened)
+    return np.asarray(total * c.count)
 
 
 def _parts(extent: int, size: Column) -> tuple[tuple[Column, Column], ...]:
@@ -91,3 +133,16 @@ def _one_tile(c: Contraction, points: Column, channels: Column) -> Column:
     turns = words / np.maximum(BODY_CYCLES // word, 1)
     around = TILE_CYCLES + SUM_CYCLES * points * channels + CHANNEL_CYCLES * channels
     return np.asarray(words * word + turns * end + around)
+
+
+def _vector_tile(c: Contraction, points: Column, channels: Column) -> Column:
+    """A tile by vectors (`autotune/codegen/c/vector_tile.py`): each of a point is loaded and made
+    signed, each of a channel loaded and summed."""
+    runs = math.prod(e for _, e in c.reduce[:-2])
+    vectors = np.ceil(c.depth / runs / VECTOR_BYTES)
+    sums = points * channels
+    spilled = np.maximum(sums + channels - VECTOR_SUMS, 0.0)
+    one = VECTOR_CYCLES * (2 * (points + channels) + sums) + VECTOR_LOOP_CYCLES
+    one = one + SPILLED_SUM_CYCLES * spilled
+    around = TILE_CYCLES + SUM_CYCLES * sums + CHANNEL_CYCLES * channels
+    return np.asarray(runs * (vectors * one + RUN_CYCLES + sums) + around)

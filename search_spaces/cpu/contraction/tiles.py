@@ -88,11 +88,21 @@ def outer_loops(c: Contraction, order: str) -> list[str]:
     return [*rows, "points", *channels]
 
 
+Packing = tuple[tuple[tuple[int, int], ...], tuple[int, ...]]
+"""Splits and the order after them, of a step that packs."""
+
+
 def pack_plan(
-    c: Contraction, config: Config, dims: tuple[int, ...], neighbours: int = 1
-) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    c: Contraction,
+    config: Config,
+    dims: tuple[int, ...],
+    neighbours: int = 1,
+    *,
+    in_turn: bool = False,
+) -> Packing:
     """(splits, order) that put the channels of a tile last (then neighbours along the reduction,
-    where an instruction takes several); `dims` are the dimensions kept."""
+    where an instruction takes several); `dims` are the dimensions kept. `in_turn`: channels last
+    of all, and the even neighbours before the odd ones."""
     labels = [{c.channel_dim: "channel", c.reduce_dim: "depth"}.get(d, f"{d}") for d in dims]
     splits: list[tuple[int, int]] = []
 
@@ -108,6 +118,9 @@ def pack_plan(
     if neighbours > 1:
         split("depth", neighbours, "depth", "pair")
         last.append("pair")
+    if in_turn:
+        split("pair", 2, "high", "low")
+        last = ["low", "high", "lane"]
     # Where every element of the batch has constants of its own, they lie in the order of loops.
     own = [f"{d}" for d in dims[:-2]] if c.constant and not c.rows else []
     first = [name for name in (*own, "group", "block") if name in labels]

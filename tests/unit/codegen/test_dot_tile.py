@@ -60,9 +60,11 @@ REQUANTIZED = task(
 )
 
 
-def schedule_of(made: Task, **params: int) -> Schedule:
+def schedule_of(made: Task, **params: int | str) -> Schedule:
+    """The default of tiles that are loops of their own, but for some params."""
     rule = rule_for(made, TARGET)
-    config = dict(cost_model.default(made, Machine.of(TARGET), rule).items) | params
+    default = dict(cost_model.default(made, Machine.of(TARGET), rule).items)
+    config = default | {"algorithm": "int8"} | params
     return rule.schedule(made, TARGET, Config(items=tuple(config.items())))
 
 
@@ -95,9 +97,8 @@ def test_tiles_of_any_shape_are_exact(made: Task, vectors: int, tile_w: int, til
 @needs("cortex-m")
 def test_a_product_takes_less_than_two_instructions() -> None:
     """Of 64 products for each sum: 1.25 in the loop, the rest around it."""
-    asked = MeasureRequest(
-        task=POINTWISE, schedule=schedule_of(POINTWISE), target=TARGET, timing=Timing()
-    )
+    schedule = schedule_of(POINTWISE, vectors=2, tile_w=1, tile_h=3)
+    asked = MeasureRequest(task=POINTWISE, schedule=schedule, target=TARGET, timing=Timing())
     executor = UnicornExecutor()
     result = executor.check_and_time(asked, executor.build(asked))
     products = 6 * 8 * 8 * 64

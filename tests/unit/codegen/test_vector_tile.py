@@ -17,10 +17,12 @@ from autotune.measure.simulator.executor import QemuExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
 from autotune.target import SOURCE, Target, load_target
 from autotune.types import Task
+from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.needs import needs
 from tests.unit.codegen.kernels import node, task, value
 from tests.unit.codegen.test_dot_tile import POINTWISE, REQUANTIZED, WINDOW
+from tests.unit.search_spaces.algorithms.test_int8_interleaved import convolution
 
 TARGET = load_target("cortex-m55")
 PAIRS = dataclasses.replace(TARGET, features="+dsp")
@@ -73,3 +75,18 @@ def test_bytes_of_one_sign_need_no_correction_and_words_that_may_lie_anywhere_no
     text = "\n".join(vector_lines(dataclasses.replace(tile, columns=known, words=7)) or [])
     assert "gather_offset_z_s32" in text
     assert "128u * (u32)th1" in text
+
+
+@needs("cortex-m", "cc")
+def test_the_prior_takes_tiles_whose_sums_have_registers() -> None:
+    """One that eight instructions add to at most, every other register of the core's."""
+    made = convolution((12, 8, 16), 12)
+    executor, asked = QemuExecutor(), request(made, TARGET)
+    rule = rule_for(made, TARGET)
+    chosen = dict(cost_model.default(made, Machine.of(TARGET), rule).items)
+    points, channels = chosen["tile_w"] * chosen["tile_h"], chosen["vectors"]
+    assert points * channels + channels <= 8
+    crowded = Config(items=tuple((chosen | {"vectors": 3, "tile_h": 2, "tile_w": 1}).items()))
+    other = dataclasses.replace(asked, schedule=rule.schedule(made, TARGET, crowded))
+    fast, slow = (executor.check_and_time(r, executor.build(r)) for r in (asked, other))
+    assert fast.median_s < slow.median_s

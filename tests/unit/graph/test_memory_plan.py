@@ -67,6 +67,29 @@ def test_storages_alive_together_never_share_memory(partition: Partition, lend: 
             assert min(last, stop) == max(first, start)
 
 
+@settings(deadline=None, max_examples=100)
+@given(partitions(), st.lists(st.integers(1, 900), min_size=14, max_size=14))
+def test_workspaces_share_memory_with_nothing_alive(
+    partition: Partition, sizes: list[int]
+) -> None:
+    """And zeros around what lay there are written again."""
+    wanted = {
+        number: size for number, size in enumerate(sizes[: len(partition.calls)]) if size % 3
+    }
+    plan = plan_memory(partition, lend=True, workspaces=wanted)
+    assert plan.workspaces.keys() == wanted.keys()
+    lives, again = lifetimes(partition), {name for _, name in plan.cleared}
+    for number, at in plan.workspaces.items():
+        assert at % ALIGNMENT == 0
+        assert 0 <= at <= plan.arena_bytes - wanted[number]
+        for name, (first, last) in lives.items():
+            start, nbytes = plan.offsets[name], storage_bytes(partition.storages[name])
+            if start < at + wanted[number] and at < start + nbytes:
+                assert not first <= number <= last
+                shared = {n for n in again if plan.offsets[n] == start}
+                assert shared or not partition.storages[name].zeroed
+
+
 @settings(deadline=None, max_examples=150)
 @given(partitions())
 def test_halos_share_memory_only_with_the_same_layout(partition: Partition) -> None:

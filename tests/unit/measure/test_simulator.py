@@ -19,6 +19,7 @@ from autotune.measure.simulator.executor import UnicornExecutor
 from autotune.measure.simulator.image import linked
 from autotune.measure.simulator.memory import CoreMemory
 from autotune.measure.simulator.names import executor_of
+from autotune.measure.simulator.qemu_engine import joined
 from autotune.measure.simulator.thumb import block_cost
 from autotune.measure.simulator.unicorn_engine import UnicornEngine
 from autotune.measure.types import MeasureRequest, Status, Timing
@@ -172,3 +173,12 @@ def test_a_small_model_is_tuned_on_a_simulated_board(tmp_path: Path) -> None:
     assert all(r.result.device.endswith("/simulated cortex-m4") for r in records)
     cycles = [float(r.result.conditions.split()[1]) for r in records]
     assert np.allclose([r.result.median_s * CLOCK_HZ for r in records], cycles)
+
+
+def test_blocks_that_are_parted_for_their_length_are_one() -> None:
+    """Where nothing else goes to the second: then its cost would be counted from its beginning."""
+    whole, first, second = (1000, 458, 5, 2), (1000, 400, 5, 0), (1400, 58, 5, 2)
+    assert joined([second, first]) == [whole]
+    more, left, short = (1400, 58, 6, 2), (1000, 400, 5, 1), (1380, 20, 5, 0)
+    for apart in ([first, more], [left, second], [short, second]):
+        assert joined(apart) == apart
