@@ -182,9 +182,7 @@ def value_at(amount: int, values: Mapping[str, int]) -> int:
     """An amount where the symbols have these values. KeyError for one that is missing."""
     if not is_size(amount):
         return amount
-    return sum(
-        c * math.prod(_factor_at(f, values) for f in product) for product, c in amount.terms
-    )
+    return sum(c * math.prod(_factor_at(f, values) for f in p) for p, c in amount.terms)
 
 
 def least(amount: int) -> int:
@@ -242,10 +240,8 @@ def _sum(terms: Iterable[tuple[Product, int]]) -> int:
     for product, c in terms:
         total[product] = total.get(product, 0) + c
     kept = sorted(((p, c) for p, c in total.items() if c), key=lambda t: _product_key(t[0]))
-    if not kept:
-        return 0
-    if len(kept) == 1 and not kept[0][0]:
-        return kept[0][1]
+    if not kept or (len(kept) == 1 and not kept[0][0]):
+        return kept[0][1] if kept else 0
     return cast(int, Size(tuple(kept)))
 
 

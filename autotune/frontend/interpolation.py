@@ -27,7 +27,7 @@ NEAREST: dict[str, Callable[[Array], Array]] = {
 
 
 LARGEST_DIVISOR = 1 << 10
-"""Of a factor as a ratio, in which places on axes of open extents are counted."""
+"""The divisor of a factor as a ratio, in which places on axes of open extents are counted."""
 LONG = 64
 """Elements of an axis to each that counts from which on a product with a matrix, mostly zeros,
 takes longer than gathers (assumed: a gather takes as long as some 30 multiply-adds)."""
