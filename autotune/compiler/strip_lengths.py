@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from autotune.machine import Machine
 from autotune.ops import OPS
-from autotune.sizes import greatest, least, symbols_of, value_at
+from autotune.sizes import greatest, is_size, least, symbols_of, value_at
 from autotune.tasks.flops import task_flops
 from autotune.tasks.samples import open_extents
 from autotune.types import Task
@@ -32,7 +32,8 @@ LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 6
 """Lengths that strips along one of several open dimensions may have: dense where a tile is as
 long, then in steps of a quarter or so."""
 MOST_ELEMENTS = 1024
-"""Elements of the open dimensions in a strip: more make nothing faster."""
+"""Places in a strip, of the open dimensions and of images inside them, as of a batch: more make
+nothing faster."""
 PLACES = 2
 """Dimensions, the innermost ones, that a strip may be longer than 1 along: an image's batch is
 gone through one by one."""
@@ -58,7 +59,7 @@ def strip_lengths(task: Task, count: int, machine: Machine) -> list[tuple[int, .
     extents = open_extents(task)
     if not extents:
         return []
-    candidates = np.array(_candidates(extents, _places(task)), np.int64)
+    candidates = np.array(_candidates(extents, _places(task), _inside(task)), np.int64)
     drawn = _drawn(extents)
     cost = _costs(task, candidates, drawn, machine)
     fits_all = (candidates <= [least(e) for e in extents]).all(axis=1)
@@ -90,14 +91,23 @@ def _places(task: Task) -> int:
     return 1 if moves else PLACES
 
 
-def _candidates(extents: Sequence[int], places: int) -> list[tuple[int, ...]]:
+def _inside(task: Task) -> int:
+    """Places of an image that lies inside the innermost open dimension."""
+    (output,) = task.by_role("output")
+    shape = output.type.shape
+    innermost = max(d for d, extent in enumerate(shape) if is_size(extent))
+    return math.prod(shape[innermost + 1 : -1])
+
+
+def _candidates(extents: Sequence[int], places: int, inside: int) -> list[tuple[int, ...]]:
     """All combinations of lengths that are worth a kernel."""
     known = DENSE if min(len(extents), places) == 1 else LENGTHS
     each = [_lengths(extent, known) for extent in extents]
     if len(extents) > places:
         each[:-places] = [[1]] * (len(extents) - places)
     every = itertools.product(*each)
-    return [lengths for lengths in every if math.prod(lengths) <= MOST_ELEMENTS]
+    most = max(1, MOST_ELEMENTS // inside)
+    return [lengths for lengths in every if math.prod(lengths) <= most]
 
 
 def _lengths(extent: int, known: Sequence[int]) -> list[int]:
