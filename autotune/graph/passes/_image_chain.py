@@ -6,6 +6,7 @@ pools, and the elementwise nodes behind them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from autotune.graph.rewriter import Rewriter, ints, kind_of, use_counts
 from autotune.ops import conv, pool
 from autotune.ops.window import Window
 from autotune.sizes import surely_at_most
+from autotune.types import Attr, TensorType
 
 Rows = tuple[int, int]
 """First row and end."""
@@ -202,10 +204,17 @@ def is_windowed(graph: Graph, node: Node) -> bool:
 
 def row_window(graph: Graph, node: Node) -> Window:
     """The node's windows along the rows."""
-    image = graph.types[node.inputs[0]]
-    if node.op == "conv2d":
-        return conv.windows(image, graph.types[node.inputs[1]], node.attributes)[0]
-    return pool.windows(image, node.attributes)[0]
+    weights = graph.types[node.inputs[1]] if node.op == "conv2d" else None
+    return _row_window(graph.types[node.inputs[0]], weights, node.attrs)
+
+
+@functools.lru_cache(maxsize=4096)  # strips ask for each again and again
+def _row_window(
+    image: TensorType, weights: TensorType | None, attrs: tuple[tuple[str, Attr], ...]
+) -> Window:
+    if weights is not None:
+        return conv.windows(image, weights, dict(attrs))[0]
+    return pool.windows(image, dict(attrs))[0]
 
 
 def is_tiled(graph: Graph, node: Node) -> bool:
