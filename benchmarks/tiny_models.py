@@ -57,7 +57,12 @@ def timm_model(name: str) -> Made:
 
 
 def with_statistics(model: Any) -> Any:
-    """The model, whose batch norms have seen something."""
+    """The model, whose batch norms have seen something, and whose weights are not all alike: the
+    order of an all-zero router's choices is nobody's promise."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1 and weight.numel() > 1 and bool((weight == 0).all()):
+                weight.normal_(0, 0.1)
     for part in model.modules():
         if getattr(part, "running_mean", None) is not None:
             part.running_mean.normal_(0, 0.1)

@@ -118,10 +118,10 @@ def _halves(n: Assembler, extent: int, other: str) -> str:
     """Half of a number or a size, of another value's type."""
     if not is_size(extent):
         return n.like(extent / 2, other)
-    return n.op("mul", _amount(n, extent, other), n.like(0.5, other))
+    return n.op("mul", amount_like(n, extent, other), n.like(0.5, other))
 
 
-def _amount(n: Assembler, amount: int, other: str) -> str:
+def amount_like(n: Assembler, amount: int, other: str) -> str:
     """A number, or a size as one, of another value's type."""
     if not is_size(amount):
         return n.like(amount, other)
@@ -148,7 +148,7 @@ def _padded(n: Assembler, index: str, weight: str | None, edge: Edge) -> Tap:
         index = _reflected(n, index, edge)
     if is_size(edge.extent):
         low = n.op("max", index, n.like(0, index))
-        clipped = n.op("min", low, _amount(n, edge.extent - 1, index))
+        clipped = n.op("min", low, amount_like(n, edge.extent - 1, index))
     else:
         clipped = n.op("clip", index, min=0.0, max=float(edge.extent - 1))
     if edge.padding == "zeros":
@@ -162,12 +162,12 @@ def _reflected(n: Assembler, index: str, edge: Edge) -> str:
     period = 2 * (edge.extent - 1) if edge.aligned else 2 * edge.extent
     if period == 0:
         return index
-    whole = _amount(n, period, index)
+    whole = amount_like(n, period, index)
     if not surely_at_most(1, period):  # a size may be that of a single element, the only place
         whole = n.op("max", whole, n.like(1, index))
     turns = n.op("floor", n.op("div", index, whole))
     within = n.op("sub", index, n.op("mul", turns, whole))
-    mirrored = _amount(n, period if edge.aligned else period - 1, index)
+    mirrored = amount_like(n, period if edge.aligned else period - 1, index)
     mirrored = n.op("sub", mirrored, within)
     return n.op("min", within, mirrored)
 

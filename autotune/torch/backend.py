@@ -69,23 +69,23 @@ def compiled_by(
         isinstance(t, torch.Tensor) and t.requires_grad for t in inputs
     )
     with torch.no_grad():
-        compiled, pure = compiled_graph(module, inputs, compile_, min_gain)
+        compiled, impure = compiled_graph(module, inputs, compile_, min_gain)
     if compiled is None:
         # As PyTorch recorded it, with nothing around it, which small graphs would take longer for.
         return module.forward
     if not recording:
         return compiled
-    if not pure:
-        _LOGGER.warning("a graph runs in PyTorch: it records gradients and writes to its inputs")
+    if impure:
+        _LOGGER.warning("a graph runs in PyTorch: it records gradients and %s", impure)
         return module
     return Differentiable(compiled, module)
 
 
 def compiled_graph(
     module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileGraph, min_gain: float
-) -> tuple[Compiled | None, bool]:
-    """(the module as a function, None where PyTorch is to run all of it; whether it neither writes
-    to its inputs nor gives views of them)."""
+) -> tuple[Compiled | None, str]:
+    """(the module as a function, None where PyTorch is to run all of it; why a second run of it
+    would not give the same, empty where it would)."""
     from torch._guards import TracingContext
 
     runs: list[CompiledGraph] = []
@@ -104,15 +104,18 @@ def compiled_graph(
 
     compiled = traced(module, inputs, compile_traced)
     if runs and not any(run.ours for run in runs):
-        return None, True
+        return None, ""
     context = TracingContext.try_get()
     facts = None if context is None else context.fw_metadata
     pure = _is_pure(facts)
+    impure = "draws random numbers" if any(run.random for run in runs) else ""
     if pure and len(runs) == 1 and _is_plain(facts, inputs):
         # What AOTAutograd wraps around it would do nothing, for some microseconds a call.
         (direct,) = runs
-        return direct.call, True
-    return compiled, pure
+        return direct.call, impure
+    if not pure:
+        impure = "writes to its inputs or gives views of them"
+    return compiled, impure
 
 
 def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTraced) -> Compiled:

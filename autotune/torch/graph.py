@@ -18,6 +18,7 @@ from autotune.errors import InputError
 from autotune.frontend.torch.sizes import OpenGraphSizes, call_sizes, is_open, sized_values
 from autotune.torch.native import QuickCall
 from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
+from autotune.torch.split import draws
 from autotune.torch.watch import WeightWatch
 
 _LOGGER = logging.getLogger("autotune.torch")
@@ -59,6 +60,11 @@ class CompiledGraph:
     def ours(self) -> bool:
         """Whether some of it is or may become a piece of ours."""
         return self._by_size or self._programs[None] is not None
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws random numbers, other ones in every run."""
+        return any(map(draws, self._module.graph.nodes))
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         return self.call(*inputs)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from autotune.errors import ModelError
 from autotune.frontend.torch.importer import Values, import_nodes, refusals
 from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenGraphSizes
 from autotune.graph.ir import Graph
@@ -28,7 +29,9 @@ Weights = Mapping[fx.Node, torch.Tensor]
 CompileGraph = Callable[[Graph | OpenPiece], Model]
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 _NUMBERS = (bool, int, float, *SYMBOLIC)
-_CHECKS = (torch.ops.aten._assert_tensor_metadata.default,)
+_KNOWN_CHECKS = (torch.ops.aten._assert_tensor_metadata.default,)
+_CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
+"""Operators that raise an error where a tensor of one element is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,8 @@ class GraphPlan:
     weights: Weights
     results: tuple[Any, ...]
     """What the graph gives: nodes, or numbers and None as they are."""
+    conditions: tuple[fx.Node, ...] = ()
+    """Nodes of one element that must not be 0, as PyTorch says in `_assert_async`."""
     opened: OpenGraphSizes | None = None
     """The graph's symbols, where its sizes stay open."""
 
@@ -68,9 +73,10 @@ def plan(
         if node.op == "get_attr":
             held[node] = operator.attrgetter(node.target)(module)
     nodes = [n for n in graph.nodes if n.op in ("call_function", "call_method", "call_module")]
+    conditions = [c for n in nodes if n.target in _CHECKS for c in n.all_input_nodes]
     nodes = [n for n in nodes if _is_work(n, values)]
     results: Sequence[Any] = graph.output_node().args[0]  # type: ignore[assignment]
-    asked = {r for r in results if isinstance(r, fx.Node)}
+    asked = {r for r in (*results, *conditions) if isinstance(r, fx.Node)}
     sizes, usual = (opened.sizes, opened.examples) if opened else (KNOWN, values)
     refused = refusals(nodes, values, held, sizes=sizes, examples=usual)
     known = held.keys() | {n for n, v in values.items() if isinstance(v, _NUMBERS)}
@@ -79,13 +85,16 @@ def plan(
     return GraphPlan(
         pieces=tuple(dataclasses.replace(p, native=False) if p in quick else p for p in pieces),
         refused=refused, quicker=sum(len(p.nodes) for p in quick), values=values, weights=held,
-        results=tuple(results), opened=opened,
+        results=tuple(results), conditions=tuple(conditions), opened=opened,
     )  # fmt: skip
 
 
 def _is_work(node: fx.Node, values: Values) -> bool:
-    """Numbers are computed beforehand, and that tensors are of their types is known."""
-    return node.target not in _CHECKS and not isinstance(values.get(node), _NUMBERS)
+    """Numbers are computed beforehand, that tensors are of their types is known, conditions are
+    looked at when all else is done."""
+    return node.target not in (*_KNOWN_CHECKS, *_CHECKS) and not isinstance(
+        values.get(node), _NUMBERS
+    )
 
 
 class PieceRunner:
@@ -103,6 +112,7 @@ class PieceRunner:
             if isinstance(v, bool | int | float) and n.op != "placeholder"
         ]
         self._results = found.results
+        self._conditions = [self._slots[n] for n in found.conditions]
         self.plan = found
         self._steps = [self._step(module, piece, compile_) for piece in found.pieces]
         self._given = [
@@ -117,7 +127,7 @@ class PieceRunner:
     def _one_step(self) -> tuple[Run, list[int], DirectCall | None] | None:
         """What is the whole graph, which inputs it takes, and how it may run in fewer steps; None
         where there is more to do."""
-        if len(self._steps) != 1:
+        if len(self._steps) != 1 or self._conditions:
             return None
         ((run, takes, gives),) = self._steps
         places = {slot: i for i, slot in enumerate(self._inputs)}
@@ -150,6 +160,8 @@ class PieceRunner:
             values = run([held[slot] for slot in takes])
             for slot, value in zip(gives, values, strict=True):
                 held[slot] = value
+        if not all(map(held.__getitem__, self._conditions)):
+            raise ModelError("a condition of the graph is not met")
         return [held[slot] if slot >= 0 else number for slot, number in self._given]
 
     def _step(

@@ -3,7 +3,7 @@ Out: pieces in an order in which they can run, ours and PyTorch's by turns.
 
 A piece is a level: a node is on the level of the deepest one that it reads, one further where that
 is of the other kind. Levels cannot depend on one another in a circle, and no split has fewer turns
-along its longest chain.
+along its longest chain. Random numbers are drawn in the order in which eager draws them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import fx
 
 
@@ -33,17 +34,26 @@ def split(
     """`refused`: nodes that PyTorch runs; `results`: nodes whose values are asked for; `known`:
     nodes whose values are the same in every run, which every piece has by itself."""
     levels: dict[fx.Node, int] = {}
+    drawn = -1
     for node in nodes:
         # Levels of ours are even, those of PyTorch odd.
         level = -1 if node in refused else 0
+        if node in refused and draws(node):
+            level = drawn
         for read in node.all_input_nodes:
             if read in levels:
                 level = max(level, levels[read] + (levels[read] - level) % 2)
         levels[node] = level
+        drawn = level if node in refused and draws(node) else drawn
     return [
         _piece([n for n in nodes if levels[n] == level], level % 2 == 0, results, known)
         for level in sorted(set(levels.values()))
     ]
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _piece(

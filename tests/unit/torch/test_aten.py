@@ -54,6 +54,10 @@ CASES: list[Case] = [
      F.embedding_bag(i, w, torch.tensor([0, 2, 9]), mode="sum", padding_idx=2,
                      per_sample_weights=s, include_last_offset=True)),
      (floats(6, 5), places(6, 9), floats(9))),
+    ("bags of largest numbers", lambda w, i: (*torch.embedding_bag(
+        w, i, torch.tensor([0, 3, 3, 7]), False, 2, False, None, False, 2), F.embedding_bag(
+        i, w, torch.tensor([0, 2, 9]), mode="max", include_last_offset=True)),
+     (floats(6, 5), places(6, 9))),
     ("odd numbers", lambda x: (x.isnan(), x.isinf(), torch.nan_to_num(x)),
      (torch.tensor([1.0, math.nan, math.inf, -math.inf]),)),
     ("picked by a condition", lambda b, x, y: (torch.where(b, x, y), x.masked_fill(b, 2)),

@@ -255,6 +255,52 @@ def test_a_defect_in_a_call_costs_no_result(
         same(fast(x + 1), model(x + 1))
 
 
+def test_gradients_are_of_the_random_numbers_that_were_drawn(compiled: Compile) -> None:
+    """Eager's second run of a graph would draw others."""
+    model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 3))
+    fast, x = compiled(model), torch.randn(4, 6)
+
+    def results(called: Callable[..., Any]) -> Any:
+        torch.manual_seed(3)
+        made = called(x)
+        return made, torch.autograd.grad(made.sum(), list(model.parameters()))
+
+    expected = results(model)
+    for _ in range(2):
+        same(results(fast), expected)
+
+
+def test_random_numbers_are_drawn_in_order(compiled: Compile) -> None:
+    """Also where what the first is made of is computed later than the second could be drawn."""
+
+    def function(x: torch.Tensor) -> Any:
+        late = torch.rand_like(x.sin() + torch.rand_like(x))
+        return late, torch.rand_like(x.new_zeros(4, 4))
+
+    x = torch.randn(4, 4)
+    torch.manual_seed(3)
+    expected = function(x)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        same(compiled(function)(x), expected)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_condition_of_a_graph_is_looked_at(dynamic: bool) -> None:
+    """`one_hot` refuses classes that there are not."""
+
+    def function(places: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot(places, 4).float() @ x
+
+    fast = torch.compile(function, backend="autotune", options=PLAIN, dynamic=dynamic)
+    places, x = torch.tensor([0, 3, 1, 1]), torch.randn(4, 5)
+    for _ in range(2):
+        same(fast(places, x), function(places, x))
+        with pytest.raises(RuntimeError, match="Class values must be smaller"):
+            fast(places + 2, x)
+    assert explain(function, places, x).whole
+
+
 def test_two_programs_share_nothing_that_is_written(compiled: Compile) -> None:
     model, x = small(), torch.randn(2, 6)
     fast = compiled(model)
