@@ -23,16 +23,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeGuard, cast
 
-from autotune.errors import AutotuneError
+from autotune.errors import UndecidedError
 
 UNBOUNDED = 1 << 31
 """What a symbol without an upper bound is taken to be less than: dimensions are."""
 _DEEPEST = 4
 """Quotients replaced, one after the other, in search of a bound."""
-
-
-class UndecidedError(AutotuneError):
-    """Whether a relation between sizes holds depends on values known only at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +138,23 @@ class Size:
     # ------------------------------------------------------------------------------------- order
 
     def __lt__(self, other: object) -> bool:
-        return self._decided(other, "<", surely_less(self, other), surely_at_most(other, self))
+        return self._less(self, other, f"{self} < {other}")
 
     def __le__(self, other: object) -> bool:
-        return self._decided(other, "<=", surely_at_most(self, other), surely_less(other, self))
+        return not self._less(other, self, f"{self} <= {other}")
 
     def __gt__(self, other: object) -> bool:
-        return self._decided(other, ">", surely_less(other, self), surely_at_most(self, other))
+        return self._less(other, self, f"{self} > {other}")
 
     def __ge__(self, other: object) -> bool:
-        return self._decided(other, ">=", surely_at_most(other, self), surely_less(self, other))
+        return not self._less(self, other, f"{self} >= {other}")
 
-    def _decided(self, other: object, relation: str, holds: bool, fails: bool) -> bool:
-        if not holds and not fails:
-            raise UndecidedError(f"{self} {relation} {other}")
-        return holds
+    @staticmethod
+    def _less(first: object, second: object, asked: str) -> bool:
+        less = surely_less(first, second)
+        if not less and not surely_at_most(second, first):
+            raise UndecidedError(asked, (cast(int, first), cast(int, second)))
+        return less
 
 
 def symbol(name: str, low: int = 1, high: int = UNBOUNDED) -> int:

@@ -11,10 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.open_interpolation import OpenAxis, mixed_on_axis, nearest_on_axis
 from autotune.frontend.views import from_nhwc, to_nhwc
-from autotune.sizes import UndecidedError, any_size, ratio, surely_less
+from autotune.sizes import any_size, ratio, surely_less
 from autotune.types import Array
 
 RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.views import counted_up
-from autotune.sizes import UndecidedError
 
 _WHOLE = "int64"
 

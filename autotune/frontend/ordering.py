@@ -11,12 +11,13 @@ import math
 
 import numpy as np
 
+from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.places import elements
 from autotune.frontend.views import counted_up
 from autotune.ops.sort_keys import KEYED, PLACES
 from autotune.ops.top_k import passes
-from autotune.sizes import UndecidedError, greatest, is_size
+from autotune.sizes import greatest, is_size
 
 _KEY, _FAR, _PICK, _PASS = 1.0, 0.5, 6.0, 0.35
 """Cycles: of an element's key, where its piece has others far apart, of an element picked from a

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune.errors import UndecidedError
 from autotune.shapes import broadcast_shapes
 from autotune.sizes import (
-    UndecidedError,
     ceil_div,
     greatest,
     is_size,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ModelError, UndecidedError, UnsupportedOpError
 from autotune.frontend.onnx.context import (
     NodeContext,
     importer,
@@ -23,7 +23,7 @@ from autotune.frontend.views import (
     triangle,
 )
 from autotune.shapes import whole
-from autotune.sizes import UndecidedError, any_size, ceil_div, is_size, surely_at_most
+from autotune.sizes import any_size, ceil_div, is_size, surely_at_most
 from autotune.types import Array
 
 CONSTANT_TYPES = {

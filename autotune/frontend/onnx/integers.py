@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.errors import UnsupportedOpError
+from autotune.errors import UndecidedError, UnsupportedOpError
 from autotune.frontend.byte_sums import ByteSums, moved_weights
 from autotune.frontend.onnx.context import NodeContext
 from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.volume import VolumeWindow, convolution
-from autotune.sizes import UndecidedError, any_size, surely_at_most
+from autotune.sizes import any_size, surely_at_most
 from autotune.types import Array
 
 _EXACT_TERMS = (1 << 24) // (255 * 255)
