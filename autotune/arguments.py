@@ -253,7 +253,7 @@ def _range(name: str, value: object) -> tuple[int, int, int]:
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
         raise ConfigError(f"{name} must be (least, most) or (least, most, step), like (64, 1024, "
                           f"32), got {described(value)}")  # fmt: skip
-    least = whole(f"the least of {name}", value[0], 1)
+    least = whole(f"the least of {name}", value[0], 0)
     most = whole(f"the most of {name}", value[1], least)
     return least, most, whole(f"the step of {name}", value[2], 1) if len(value) == 3 else 1
 

@@ -109,3 +109,12 @@ class ScheduleError(AutotuneError):
 
 class BuildError(AutotuneError):
     """Code generation failed."""
+
+
+class UndecidedError(AutotuneError):
+    """Whether a relation between sizes holds depends on values known only at run time."""
+
+    def __init__(self, what: str, question: tuple[int, int] | None = None) -> None:
+        """`question`: (first, second) where it is first < second that is not known."""
+        super().__init__(what)
+        self.question = question

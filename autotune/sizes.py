@@ -23,16 +23,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeGuard, cast
 
-from autotune.errors import AutotuneError
+from autotune.errors import UndecidedError
 
 UNBOUNDED = 1 << 31
 """What a symbol without an upper bound is taken to be less than: dimensions are."""
 _DEEPEST = 4
 """Quotients replaced, one after the other, in search of a bound."""
-
-
-class UndecidedError(AutotuneError):
-    """Whether a relation between sizes holds depends on values known only at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +123,9 @@ class Size:
         return _sum([*whole, *_terms(quotient)])
 
     def __rfloordiv__(self, other: object) -> int:
-        raise UndecidedError(f"{other} // ({self})")
+        if not isinstance(other, int) or not surely_less(abs(other), self):
+            raise UndecidedError(f"{other} // ({self})")
+        return -1 if other < 0 else 0
 
     def __mod__(self, divisor: object) -> int:
         if not _is_amount(divisor):
@@ -135,26 +133,28 @@ class Size:
         return self - (self // divisor) * divisor
 
     def __rmod__(self, other: object) -> int:
-        raise UndecidedError(f"{other} % ({self})")
+        return NotImplemented if not isinstance(other, int) else other - (other // self) * self
 
     # ------------------------------------------------------------------------------------- order
 
     def __lt__(self, other: object) -> bool:
-        return self._decided(other, "<", surely_less(self, other), surely_at_most(other, self))
+        return self._less(self, other, f"{self} < {other}")
 
     def __le__(self, other: object) -> bool:
-        return self._decided(other, "<=", surely_at_most(self, other), surely_less(other, self))
+        return not self._less(other, self, f"{self} <= {other}")
 
     def __gt__(self, other: object) -> bool:
-        return self._decided(other, ">", surely_less(other, self), surely_at_most(self, other))
+        return self._less(other, self, f"{self} > {other}")
 
     def __ge__(self, other: object) -> bool:
-        return self._decided(other, ">=", surely_at_most(other, self), surely_less(self, other))
+        return not self._less(self, other, f"{self} >= {other}")
 
-    def _decided(self, other: object, relation: str, holds: bool, fails: bool) -> bool:
-        if not holds and not fails:
-            raise UndecidedError(f"{self} {relation} {other}")
-        return holds
+    @staticmethod
+    def _less(first: object, second: object, asked: str) -> bool:
+        less = surely_less(first, second)
+        if not less and not surely_at_most(second, first):
+            raise UndecidedError(asked, (cast(int, first), cast(int, second)))
+        return less
 
 
 def symbol(name: str, low: int = 1, high: int = UNBOUNDED) -> int:
@@ -180,9 +180,7 @@ def value_at(amount: int, values: Mapping[str, int]) -> int:
     """An amount where the symbols have these values. KeyError for one that is missing."""
     if not is_size(amount):
         return amount
-    return sum(
-        c * math.prod(_factor_at(f, values) for f in product) for product, c in amount.terms
-    )
+    return sum(c * math.prod(_factor_at(f, values) for f in p) for p, c in amount.terms)
 
 
 def least(amount: int) -> int:
@@ -240,10 +238,8 @@ def _sum(terms: Iterable[tuple[Product, int]]) -> int:
     for product, c in terms:
         total[product] = total.get(product, 0) + c
     kept = sorted(((p, c) for p, c in total.items() if c), key=lambda t: _product_key(t[0]))
-    if not kept:
-        return 0
-    if len(kept) == 1 and not kept[0][0]:
-        return kept[0][1]
+    if not kept or (len(kept) == 1 and not kept[0][0]):
+        return kept[0][1] if kept else 0
     return cast(int, Size(tuple(kept)))
 
 
@@ -255,6 +251,10 @@ def _quotient(rest: int, divisor: int) -> int:
     if greatest(rest) < divisor:
         return 0
     variable = [(p, c) for p, c in rest.terms if p]
+    if sum(2 * c - divisor for _, c in variable) > 0:
+        # (6x + k) // 7  =  x - (x - k + 6) // 7: what lacks to a multiple is a product of 7.
+        whole = _sum((p, 1) for p, _ in variable)
+        return whole - (divisor * (whole + 1) - 1 - cast(int, rest)) // divisor
     if len(variable) == 1 and variable[0][1] == 1 and len(variable[0][0]) == 1:
         (factor,) = variable[0][0]
         if isinstance(factor, Quotient):
@@ -370,10 +370,7 @@ def _high(factor: Factor) -> int:
 def _symbols(amount: Size) -> Iterator[SizeSymbol]:
     for product, _ in amount.terms:
         for factor in product:
-            if isinstance(factor, SizeSymbol):
-                yield factor
-            else:
-                yield from _symbols(factor.size)
+            yield from (factor,) if isinstance(factor, SizeSymbol) else _symbols(factor.size)
 
 
 def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
@@ -383,9 +380,9 @@ def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
 
 
 def _factor_text(factor: Factor) -> str:
-    if isinstance(factor, SizeSymbol):
-        return factor.name
-    return f"(({factor.size})//{factor.divisor})"
+    return (
+        factor.name if isinstance(factor, SizeSymbol) else f"(({factor.size})//{factor.divisor})"
+    )
 
 
 def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:

@@ -1,16 +1,18 @@
 """Models that equations between graphs pay on, with and without them, and the peers beside.
 
     python benchmarks/rewrite_models.py [NAME ...] [--threads 1] [--rounds 15] [--folder FOLDER]
-        [--rows FILE] [--table]
+        [--tune SECONDS] [--rows FILE] [--table]
 
 Needs the extra [bench], and to write models, where they are not there yet, [torch] and
 torchvision. Weights are random under a seed, definitions public: named beside each. Every round
-runs each way once after another (A B A B), nothing is tuned. Prints a table in Markdown: of the
+runs each way once after another (A B A B), nothing is tuned without `--tune`: with it, each of our
+ways for so many seconds, in a log of its own. Prints a table in Markdown: of the
 milliseconds of each way the median, and in parentheses the lower quartile and the least, which
 other work on the machine moves less; the ratio of ours without rewrites to ours with them, of each
-of the three ("same" where none was taken: it is one program); the largest difference over the
-largest value, the seconds of the search, and the rewrites. `--rows` keeps a line of JSON for each
-model and number of threads, and what has one is not run again; `--table` prints what is there.
+of the three ("same" where none was taken: it is one program, and not tuned); the largest
+difference over the largest value, the seconds of the search, and the rewrites. `--rows` keeps a
+line of JSON for each model and number of threads, and what has one is not run again; `--table`
+prints what is there.
 """
 
 from __future__ import annotations
@@ -243,7 +245,9 @@ def compare(name: str, path: Path, options: argparse.Namespace) -> Row:
     steps = load_prepared(request, request.wanted_target()).derivation
     search_s = (time.perf_counter() - middle) - (middle - begin)
     feed = peers.feeds(path)
-    models = [autotune.compile(path, threads=options.threads, rewrites=r) for r in ("none", None)]
+    logs = [tuned(path, r, options) if options.tune and steps else None for r in ("none", None)]
+    models = [autotune.compile(path, threads=options.threads, rewrites=r, log=log)
+              for r, log in zip(("none", None), logs, strict=True)]  # fmt: skip
     runs: list[Callable[[], Any]] = [lambda m=m: list(m.run(feed).values()) for m in models]
     runs += [peers.onnxruntime(path, feed, options), peers.openvino(path, feed, options)]
     before, after = (run()[0].copy() for run in runs[:2])
@@ -254,11 +258,22 @@ def compare(name: str, path: Path, options: argparse.Namespace) -> Row:
             run()
             seen.append(time.perf_counter() - begin)
     return {
-        "model": name, "threads": options.threads, "ms": [of_runs(seconds) for seconds in times],
+        "model": name, "threads": options.threads, "tuned": options.tune,
+        "ms": [of_runs(seconds) for seconds in times],
         "differs": float(np.abs(before - after).max() / np.abs(before).max()),
         "search_s": max(search_s, 0.0),
         "rewrites": list(dict.fromkeys(step.rewrite for step in steps)),
     }  # fmt: skip
+
+
+def tuned(path: Path, rewrites: str | None, options: argparse.Namespace) -> Path:
+    """A new log of what tuning finds, for a way with these rewrites."""
+    import autotune
+
+    log = path.with_name(f"{path.stem}.{rewrites or 'some'}.{options.threads}.db")
+    log.unlink(missing_ok=True)
+    autotune.tune(path, log=log, threads=options.threads, rewrites=rewrites, time_s=options.tune)
+    return log
 
 
 def ratios(row: Row) -> list[float]:
@@ -277,11 +292,12 @@ def line(row: Row) -> str:
 
 
 def kept(options: argparse.Namespace) -> dict[str, Row]:
-    """The last row of each model for this number of threads."""
+    """The last row of each model for this number of threads and time of tuning."""
     if options.rows is None or not options.rows.exists():
         return {}
     rows = [json.loads(text) for text in options.rows.read_text().splitlines()]
-    return {row["model"]: row for row in rows if row["threads"] == options.threads}
+    wanted = (options.threads, options.tune)
+    return {row["model"]: row for row in rows if (row["threads"], row.get("tuned", 0)) == wanted}
 
 
 def of_runs(seconds: list[float]) -> tuple[float, float, float]:
@@ -300,6 +316,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--folder", type=Path, default=Path("build/rewrites"))
+    parser.add_argument("--tune", type=float, default=0, metavar="SECONDS", help="of each way")
     parser.add_argument("--rows", type=Path, help="a file of rows, a line of JSON each")
     parser.add_argument("--table", action="store_true", help="the rows that are there")
     options = parser.parse_args()

@@ -133,6 +133,17 @@ class GrowingModel:
         made = _Filled(here, before, whole, state=self._state, axes=roles.axes, step=step)
         return made.graph()
 
+    def understood(self) -> bool:
+        """Whether there are such graphs."""
+        others = {*self._model.symbols} - self.roles.past - self.roles.step - self.roles.total
+        sizes = dict(zip(sorted(others), OTHER_SIZES, strict=False))
+        step = PROBED_STEP if self.roles.step else 1
+        try:
+            self.graph(sizes, PROBED_PAST + step, step)
+        except UnsupportedOpError:
+            return False
+        return True
+
 
 class GrowingModels:
     """The models of all capacities and steps that were asked for. Safe to call from several
@@ -150,6 +161,10 @@ class GrowingModels:
         self.axes, self.step, self.total = roles.axes, roles.step, roles.total
         self._kept: dict[object, CompiledModel] = {}
         self._lock = threading.Lock()
+
+    def understood(self) -> bool:
+        """Whether there are models for states of some capacity, partly filled."""
+        return self._graphs.understood()
 
     def at(self, sizes: Mapping[str, int], capacity: int, step: int) -> CompiledModel:
         """Raises UnsupportedOpError, and what compiling does."""
@@ -186,7 +201,9 @@ class _Filled:
         self._capacity = dict(graph.inputs)[first].shape[axes[first]] + step
         self._grown = dict(self._grown_axes())
         self._hidden: dict[str, str] = {}
-        self._zeros = set[str]()
+        self._zeros = {
+            n.output for n in graph.nodes if n.op == "scalar" and n.attributes["value"] == 0
+        }
         """Values that are 0 in rows that mean nothing."""
 
     def graph(self) -> Graph:
@@ -276,10 +293,15 @@ class _Filled:
             self._product(node)
         elif grown and (node.op in MOVES or kind_of(node.op) == "elementwise"):
             new.keep(node)
-            if zero and node.op in (*MOVES, "mul"):
+            if zero and (node.op in (*MOVES, "mul") or self._chosen_zero(node)):
                 self._zeros.add(node.output)
         else:
             raise _refusal(f"{_name(node)} puts together rows that mean nothing yet")
+
+    def _chosen_zero(self, node: Node) -> bool:
+        """Whether all that is chosen from is 0 in rows that mean nothing, or anywhere: softmaxes
+        in place of whose NaN a 0 stands."""
+        return node.op == "where" and all(i in self._zeros for i in node.inputs[1:])
 
     def _put(self, node: Node, state: str) -> None:
         """concat(past, rows) -> scatter of the rows behind what is filled."""

@@ -10,6 +10,7 @@ call says.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,12 +23,13 @@ from autotune.compiler.shared_packings import Chosen, Packing, packing_of, share
 from autotune.compiler.strip_lengths import strip_lengths, weight_bytes
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UndecidedError
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, Scheduled, apply_schedule
-from autotune.sizes import ceil_div, surely_at_most, value_at
-from autotune.tasks.at_sizes import task_at, task_symbols
+from autotune.schedule.memory.prefetch import PrefetchNext
+from autotune.sizes import ceil_div, surely_at_most, symbol, symbols_of, value_at
+from autotune.tasks.at_sizes import deciding_lows, task_at, task_from, task_symbols
 from autotune.tasks.build import build_program
 from autotune.tasks.merged import merged
 from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
@@ -43,6 +45,10 @@ STRIPS = 12
 """Kernels of a task, for strips of different lengths."""
 STRIPS_OF_ONE = 20
 """The same where a single dimension is open."""
+MOST_LIMITS = 4
+"""Questions about sizes that a kernel on loops of any length may leave to its least sizes."""
+ODD_SIZES = (251, 241, 239), (61, 59, 53), (31, 29, 23)
+"""Sizes of symbols, in turn, for schedules that must do for any."""
 STRIPS_OF_SOURCE = 3
 """The same in C, whose kernels are long texts that a compiler of the user's reads."""
 
@@ -102,6 +108,15 @@ def _on_one_scale(kernels: tuple[OpenKernel, ...]) -> tuple[OpenKernel, ...]:
 def covers(kernel: OpenKernel) -> bool:
     """Whether it serves all sizes."""
     return all(map(surely_at_most, kernel.lengths, kernel.extents))
+
+
+def does_more(kernel: OpenKernel, others: Iterable[OpenKernel]) -> bool:
+    """Whether it serves sizes that none of the others does, of kernels on loops of any length."""
+    least = dict(zip(kernel.extents, kernel.lengths, strict=True))
+    return not any(
+        all(least.get(e, 0) >= n for e, n in zip(other.extents, other.lengths, strict=True))
+        for other in others
+    )
 
 
 def _in_strips(
@@ -245,28 +260,92 @@ def with_symbols(program: Program, task: Task) -> Program:
 def whole_kernels(
     task: Task, machine: Machine, sizes: Sizes, said: list[str], log: LogStore | None = None
 ) -> Iterator[OpenKernel]:
-    """Kernels each of which does for any sizes, the better ones first: schedules of representative
-    sizes, on loops of any length."""
+    """Kernels on loops of any length, the better ones first, by the schedules of single sizes:
+    those that a log knows, then of long odd sizes (no loop of them is as long as a vector by
+    chance), of representative ones, and plain loops. Some do from certain sizes on only; the
+    schedule of those sizes at their least follows, which does from there on."""
+    task = merged(task)
     there = task_at(task, sizes)
-    rules = tuple(rules_for(there, machine.target))
-    known = recorded(there, machine.target, log, said) if log else ()
-    tried: list[tuple[Rule, Candidate | None]] = [(rules[0], choice) for choice in known]
-    for rule, choice in (*tried, *((rule, None) for rule in rules)):
+    for known in recorded(there, machine.target, log, said) if log else ():
+        yield from _on_loops(task, there, known.schedule, said)
+    plain: list[tuple[Task, Rule]] = []
+    samples = [*({**sizes, **odd} for odd in odd_sizes(task)), {**sizes}]
+    for sample in samples:
+        there = task_at(task, sample)
+        for rule in rules_for(there, machine.target):
+            if rule.name == PLAIN:
+                plain.append((there, rule))
+                continue
+            yield from _by_rule(task, there, machine, rule, said)
+    for there, rule in plain:
+        yield from _by_rule(task, there, machine, rule, said)
+
+
+def _by_rule(
+    task: Task, there: Task, machine: Machine, rule: Rule, said: list[str]
+) -> Iterator[OpenKernel]:
+    """The kernel of a rule's default at some sizes, if there is one."""
+    try:
+        schedule = rule.schedule(there, machine.target, cost_model.default(there, machine, rule))
+    except NO_DEFECT:
+        raise
+    except Exception as error:
+        said.append(str(error))
+        return
+    for kernel in _on_loops(task, there, schedule, said):
+        yield dataclasses.replace(kernel, plain=rule.name == PLAIN)
+
+
+def _on_loops(
+    task: Task, there: Task, schedule: Schedule, said: list[str]
+) -> Iterator[OpenKernel]:
+    """A schedule of some sizes on loops of any length, for all sizes that it does for. Without
+    what it asks for ahead of time, whose distances are those sizes'."""
+    lows: dict[str, int] = {}
+    schedule = tuple(step for step in schedule if not isinstance(step, PrefetchNext))
+    for _ in range(MOST_LIMITS):
         try:
-            schedule = choice.schedule if choice else _default(there, machine, rule)
-            program = apply_schedule(build_program(task), schedule)
+            program = apply_schedule(build_program(task_from(task, lows)), schedule)
         except NO_DEFECT:
             raise
+        except UndecidedError as error:
+            more = deciding_lows(error)
+            if not more:
+                said.append(str(error))
+                return
+            lows |= more
         except Exception as error:
             said.append(str(error))
-            continue
-        yield OpenKernel(
-            program=with_symbols(program, task),
-            schedule=schedule,
-            plain=rule.name == PLAIN,
-            sample=there,
-        )
+            return
+        else:
+            limited = [s for s in sorted(task_symbols(task), key=lambda s: s.name)
+                       if s.name in lows]  # fmt: skip
+            yield OpenKernel(
+                program=with_symbols(program, task),
+                schedule=schedule,
+                extents=tuple(symbol(s.name, s.low, s.high) for s in limited),
+                lengths=tuple(lows[s.name] for s in limited),
+                sample=there,
+            )
+            return
 
 
-def _default(task: Task, machine: Machine, rule: Rule) -> Schedule:
-    return rule.schedule(task, machine.target, cost_model.default(task, machine, rule))
+def odd_sizes(task: Task) -> Iterator[dict[str, int]]:
+    """Sizes that are no multiples of anything, as far as ranges allow: long ones, then shorter
+    ones; of all symbols, then of all but those of the outermost dimension, whose rows need not be
+    made together, and so on up to the innermost."""
+    there = sorted(task_symbols(task), key=lambda s: s.name)
+    widest = max((v.type.shape for v in task.values), key=len)
+    outer = [sorted(symbols_of(extent), key=lambda s: s.name) for extent in widest]
+    outer = [symbols for symbols in outer if symbols][:-1]
+    for primes in ODD_SIZES:
+        every = zip(there, itertools.cycle(primes), strict=False)
+        sizes = {s.name: _in_range(size, s.low, s.high) for s, size in every}
+        yield dict(sizes)
+        for symbols in outer:
+            sizes |= {s.name: s.low for s in symbols}
+            yield dict(sizes)
+
+
+def _in_range(size: int, low: int, high: int) -> int:
+    return max(low | 1, min(size, high - 1 + high % 2))

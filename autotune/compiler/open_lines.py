@@ -29,7 +29,7 @@ from autotune.runtime.open_image import (
     Unit,
     Words,
 )
-from autotune.sizes import is_size
+from autotune.sizes import is_size, least
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task, TensorType, dense_strides
 
@@ -129,6 +129,9 @@ class OpenLinker:
                     workspace_bytes=made.workspace_bytes,
                 )
             )
+        (output,) = call.task.by_role("output")
+        if least(output.type.size) < 1:
+            out.append(_nothing(output.type.size))
         return out
 
     def _arguments(self, call: KernelCall, packs: Sequence[Pack]) -> list[Address]:
@@ -252,6 +255,12 @@ class OpenLinker:
     def rows(self) -> tuple[Row, ...]:
         """All of them, when everything else has been asked for."""
         return tuple(self._rows)
+
+
+def _nothing(elements: int) -> TableLine:
+    """The line of a call that makes no elements: it is taken where there are none, before any
+    other one."""
+    return TableLine(driver=PLACED, args=(), seconds=-1.0, extents=(-elements,), lengths=(0,))
 
 
 def of_units(program: Program, names: tuple[str, ...]) -> Program:

@@ -7,7 +7,6 @@ The graph is imported, optimized and cut into tasks once, with symbols where siz
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from autotune.compiler.open_kernels import (
     OpenKernel,
     block_kernels,
     covers,
+    does_more,
     strip_kernels,
     whole_kernels,
 )
@@ -45,6 +45,7 @@ from autotune.runtime.open_model import AnySizeProgram
 from autotune.size_ranges import OpenTypes, SizeRange
 from autotune.sizes import greatest, symbol, symbols_of
 from autotune.target import Target
+from autotune.tasks.at_sizes import of_some
 from autotune.types import Task
 
 LAST_RESORT_S = 1.0
@@ -122,7 +123,7 @@ def _kernels(
     """The kernels of all tasks, those that are `there` as they are. Raises NoOpenKernelError."""
     return {
         task: there.get(task)
-        or _built(task, opened.machine_of(task), opened.sizes, opened.units, log)
+        or _built(of_some(task), opened.machine_of(task), opened.sizes, opened.units, log)
         for task in parts.weights()
     }
 
@@ -265,6 +266,16 @@ def _built(
             except Exception as error:
                 said.append(str(error))
 
+    def whole(kernels: Iterable[OpenKernel], first: int = 0) -> list[BuiltKernel]:
+        """Those that do more than the ones before them, up to one that serves all sizes."""
+        there: list[BuiltKernel] = []
+        for kernel in kernels:
+            if does_more(kernel, (made.kernel for made in there)):
+                there += made([kernel], first + len(there))
+                if there and covers(there[-1].kernel):
+                    break
+        return there
+
     tiles = tile_kernels(task, machine, sizes, strips, said) if strips else []
     kernels = list(made((*strips, *tiles)))
     if kernels and not any(covers(each.kernel) for each in kernels):
@@ -274,12 +285,11 @@ def _built(
             dataclasses.replace(kernel, seconds=LAST_RESORT_S)
             for kernel in whole_kernels(task, machine, sizes, said)
         )
-        found = itertools.islice(made(rest, len(strips) + len(tiles)), 1)
-        kernels = [*kernels, *found]
+        kernels += whole(rest, len(strips) + len(tiles))
         kernels = kernels if covers(kernels[-1].kernel) else []
     kernels = kernels or list(made(block_kernels(task, machine, sizes, said)))
     if not kernels:
-        kernels = list(itertools.islice(made(whole_kernels(task, machine, sizes, said, log)), 1))
-    if not kernels:
+        kernels = whole(whole_kernels(task, machine, sizes, said, log))
+    if not kernels or not any(covers(each.kernel) for each in kernels):
         raise NoOpenKernelError(f"{task.op}: {said[0]}")
     return kernels

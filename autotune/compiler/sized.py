@@ -15,19 +15,19 @@ from typing import Protocol
 from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
 from autotune.compiler.growing import GrowingModels
+from autotune.compiler.open_ranges import covered, ranges_of
 from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError, FeedError, ModelError
 from autotune.frontend.open_sizes import OpenModel
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.graph.ir import Graph
 from autotune.measure.types import Built
-from autotune.parse_int import LARGEST
 from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.sized import SizedModel, Specialized
 from autotune.schedule.base import Schedule
-from autotune.size_ranges import SizeRange, size_ranges
+from autotune.size_ranges import SizeRange
 from autotune.types import Task
 
 _LOGGER = logging.getLogger("autotune.compile")
@@ -123,18 +123,16 @@ def sized_model(
     compile_graph: CompileGraph,
     open_program: OpenProgram,
 ) -> SizedModel:
-    """The model for any sizes in the request's ranges, or else its own: one program, if every
-    symbol has a range and every task a kernel for all of it. Raises ConfigError for ranges of
+    """The model for any sizes in the request's ranges, or else its own: one program for as many of
+    them as it can be for, if every task has a kernel for those. Raises ConfigError for ranges of
     symbols that it does not have, and for int8, whose samples have fixed sizes."""
-    ranges = size_ranges({**model.limits(), **(request.ranges or {})}, model.symbols)
+    ranges = ranges_of(model, request.ranges)
     if request.wanted_target().precision == "int8":
         raise ConfigError(
             f"int8 takes samples of fixed sizes, and {', '.join(model.symbols)} are open; fix "
             "them with --shape"
         )
-    program, why = None, "not all of them have a range"
-    if all(allowed.most < LARGEST for allowed in ranges.values()):
-        program, why = _one_program(model, ranges, open_program)
+    program, why = _one_program(model, ranges, open_program)
     specializer = Specializer(model, compile_graph)
 
     def grows(state: Mapping[str, str]) -> GrowingModels:
@@ -157,15 +155,31 @@ def sized_model(
     return made
 
 
+def _check_at_sizes(model: OpenModel, ranges: Mapping[str, SizeRange]) -> None:
+    """Raises what is wrong with the model at any sizes, if it is; else an importer must know a
+    size, or sizes must agree, as one does that counts what two others do."""
+    said = []
+    for apart in (0, 1):
+        sizes = {
+            symbol: min(allowed.middle + apart * number * allowed.step, allowed.most)
+            for number, (symbol, allowed) in enumerate(ranges.items(), 1)
+        }
+        try:
+            model.graph(sizes)
+        except ModelError as error:
+            said.append(str(error))
+            if said[1:] == said[:1]:
+                raise
+
+
 def _one_program(
     model: OpenModel, ranges: Mapping[str, SizeRange], open_program: OpenProgram
 ) -> tuple[AnySizeProgram | None, str]:
     """The program, or why there is none: something must know a size."""
     try:
-        return open_program(model, ranges), ""
+        return covered(ranges, lambda some: open_program(model, some)), ""
     except ModelError as error:
-        # What is wrong with the model is so at known sizes too; else an importer must know a size.
-        model.graph({symbol: allowed.middle for symbol, allowed in ranges.items()})
+        _check_at_sizes(model, ranges)
         return None, described(error)
     except NO_DEFECT:
         raise

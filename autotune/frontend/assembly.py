@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from autotune.errors import ModelError
+from autotune.errors import ModelError, UndecidedError
 from autotune.graph.build import GraphBuilder
 from autotune.ops import OPS
 from autotune.shapes import as_array
-from autotune.sizes import UndecidedError, any_size, is_size
+from autotune.sizes import any_size, is_size
 from autotune.types import Array, Attr
 
 FOLD_ELEMENTS = 1 << 16

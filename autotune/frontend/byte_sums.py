@@ -37,7 +37,7 @@ class ByteSums:
             total = n.op("add", total, n.op("mul", rows, n.constant(shift.reshape(-1), "int32")))
         return self.without_zero(total, whole)
 
-    def without_zero(self, total: str, weights: Array, seen: Array | None = None) -> str:
+    def without_zero(self, total: str, weights: Array, seen: str | None = None) -> str:
         """The sums less what the data's zero point adds to them; `seen`: the weights that do not
         lie on padding of nothing, added up per output."""
         n, (_, moved) = self.n, self.unsigned()
@@ -45,12 +45,11 @@ class ByteSums:
         ones = weights.astype(np.int64).sum(axis=axes, keepdims=weights.ndim not in (2, 4))
         if self.x_zero is None and not moved:
             return total
-        if seen is not None:
-            ones = seen
         zero = n.like(moved, total)
         if self.x_zero is not None:
             zero = n.op("add", n.cast(n.reshape(self.x_zero, ()), "int32"), zero)
-        return n.op("sub", total, n.op("mul", n.constant(ones, "int32"), zero))
+        counts = seen or n.constant(ones, "int32")
+        return n.op("sub", total, n.op("mul", counts, zero))
 
     def unsigned(self) -> tuple[str, int]:
         """(the data as uint8, how far they were moved up for that)."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
+from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.open_interpolation import OpenAxis, mixed_on_axis, nearest_on_axis
 from autotune.frontend.views import from_nhwc, to_nhwc
-from autotune.sizes import UndecidedError, any_size, ratio, surely_less
+from autotune.sizes import any_size, ratio, surely_less
 from autotune.types import Array
 
 RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -25,6 +27,8 @@ NEAREST: dict[str, Callable[[Array], Array]] = {
 }
 
 
+LARGEST_DIVISOR = 1 << 10
+"""The divisor of a factor as a ratio, in which places on axes of open extents are counted."""
 LONG = 64
 """Elements of an axis to each that counts from which on a product with a matrix, mostly zeros,
 takes longer than gathers (assumed: a gather takes as long as some 30 multiply-adds)."""
@@ -65,7 +69,7 @@ class Scaling:
         if math.isnan(self.factor):
             return False
         if self.is_open:
-            return self.factor == float(ratio(self.after, self.before))
+            return self.factor == growth(self.before, self.after)
         return bool(np.float32(self.factor) == np.float32(self.after / self.before))
 
 
@@ -140,18 +144,27 @@ def _resized_in_the_run(n: Assembler, x: str, scalings: dict[int, Scaling], meth
     """Raises UndecidedError for what `open_interpolation` has no formula for."""
     if method.exclude_outside or method.antialias or method.beyond is not None:
         raise UndecidedError("weights of a resize whose extents only a run knows")
-    if not all(s.exact or math.isnan(s.factor) for s in scalings.values()):
-        raise UndecidedError("a resize by factors that are not the ratios of its extents")
     image, last = n.rank(x) == 4 and set(scalings) <= {2, 3}, n.rank(x)
     x = to_nhwc(n, x) if image else x  # an element's channels lie side by side
     for axis, s in scalings.items():
-        along = OpenAxis(axis - image, s.before, s.after, method.coordinate)
+        along = OpenAxis(axis - image, s.before, s.after, method.coordinate, _share(s))
         if method.mode == "nearest":
             x = nearest_on_axis(n, x, along, method.nearest)
         else:
             cubic_a = method.cubic_a if method.mode == "cubic" else None
             x = mixed_on_axis(n, x, along, cubic_a)
     return from_nhwc(n, x, last) if image else x
+
+
+def _share(scaling: Scaling) -> Fraction | None:
+    """The factor that places are counted by where that is not the ratio of the extents. Raises
+    UndecidedError where it is no ratio of small numbers."""
+    if scaling.exact or math.isnan(scaling.factor):
+        return None
+    factor = Fraction(scaling.factor).limit_denominator(LARGEST_DIVISOR)
+    if np.float32(float(factor)) != np.float32(scaling.factor):
+        raise UndecidedError(f"a resize by {scaling.factor} of an extent that a run decides")
+    return factor
 
 
 def _resize_axis(n: Assembler, x: str, axis: int, scaling: Scaling, method: Method) -> str:

@@ -7,11 +7,12 @@ which elements are nearest. They are vectors as long as the axis, which take no 
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
+from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.views import counted_up
-from autotune.sizes import UndecidedError
 
 _WHOLE = "int64"
 
@@ -23,6 +24,8 @@ class OpenAxis(NamedTuple):
     before: int
     after: int
     coordinate: str
+    factor: Fraction | None = None
+    """What coordinates are divided by; None: the ratio of the extents."""
 
 
 class _PlaceLine(NamedTuple):
@@ -67,21 +70,23 @@ def mixed_on_axis(n: Assembler, x: str, along: OpenAxis, cubic_a: float | None) 
 
 
 def _line(n: Assembler, along: OpenAxis) -> _PlaceLine:
-    _, before, after, coordinate = along
+    _, before, after, coordinate, factor = along
+    # Elements are as far apart as if this many became that many.
+    from_, to = (before, after) if factor is None else (factor.denominator, factor.numerator)
 
     def size(amount: int) -> str:
         return n.scalar(amount, _WHOLE)
 
     if coordinate == "asymmetric":
-        return _PlaceLine(size(before), size(0), size(after))
+        return _PlaceLine(size(from_), size(0), size(to))
     if coordinate == "align_corners":
         return _PlaceLine(size(before - 1), size(0), n.op("max", size(after - 1), size(1)))
     if coordinate not in ("half_pixel", "pytorch_half_pixel"):
         raise UndecidedError(f"{coordinate} places between {before} and {after} elements")
-    offset = size(before - after)
+    offset = size(from_ - to)
     if coordinate == "pytorch_half_pixel":  # a single element lies at the first
         offset = n.op("mul", offset, n.op("min", size(after - 1), size(1)))
-    return _PlaceLine(size(2 * before), offset, size(2 * after))
+    return _PlaceLine(size(2 * from_), offset, size(2 * to))
 
 
 def _numerators(n: Assembler, line: _PlaceLine, after: int) -> str:

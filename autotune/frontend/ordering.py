@@ -11,11 +11,13 @@ import math
 
 import numpy as np
 
+from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.places import elements
+from autotune.frontend.views import counted_up
 from autotune.ops.sort_keys import KEYED, PLACES
 from autotune.ops.top_k import passes
-from autotune.sizes import UndecidedError, greatest, is_size
+from autotune.sizes import greatest, is_size
 
 _KEY, _FAR, _PICK, _PASS = 1.0, 0.5, 6.0, 0.35
 """Cycles: of an element's key, where its piece has others far apart, of an element picked from a
@@ -115,19 +117,23 @@ def _ranked(n: Assembler, rows: str, count: int, largest: bool) -> str:
     number, extent = n.shape(rows)
     one, other = n.reshape(rows, (number, extent, 1)), n.reshape(rows, (number, 1, extent))
     leads = n.op("gt" if largest else "lt", other, one)
-    n.made(extent, extent)
+    n.made(greatest(extent), greatest(extent))
     equal = n.op("eq", other, one)
     if n.dtype(rows).startswith("float"):
         larger, smaller = (other, one) if largest else (one, other)
         first = n.op("and", n.op("ne", larger, larger), n.op("eq", smaller, smaller))
         both = n.op("and", n.op("ne", one, one), n.op("ne", other, other))
         leads, equal = n.op("or", leads, first), n.op("or", equal, both)
-    earlier = n.constant(np.tri(extent, k=-1, dtype=bool))
+    own = counted_up(n, 0, extent)
+    earlier = n.op("gt", n.reshape(own, (extent, 1)), n.reshape(own, (1, extent)))
     ahead = n.op("or", leads, n.op("and", equal, earlier))
     rank = n.op("reduce_sum", n.cast(ahead, "float32"), axes=(2,), keepdims=False)
-    own = np.broadcast_to(np.arange(extent, dtype=np.int64), (number, extent))
-    put = (n.scalar(0, "int64"), n.cast(rank, "int64"), n.constant(own))
-    sorted_ = n.op("scatter", *put, axis=1, extent=extent)
+    own = n.op("expand", n.reshape(own, (1, extent)), shape=(number, extent))
+    places = n.cast(rank, "int64")
+    if is_size(extent):
+        sorted_ = n.op("scatter", own, places, own, axis=1)  # onto what is replaced everywhere
+    else:
+        sorted_ = n.op("scatter", n.scalar(0, "int64"), places, own, axis=1, extent=extent)
     if count == extent:
         return sorted_
     return n.op("slice", sorted_, starts=(0, 0), stops=(number, count), steps=(1, 1))

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
-from autotune.sizes import UndecidedError, is_size
+from autotune.sizes import is_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
-from autotune.sizes import surely_less
+from autotune.sizes import is_size, surely_less
 from autotune.types import SHORT_FLOATS
 
 EPILOGUE_ANCHORS = ("contraction", "pool", "scatter", "gather", "row")
@@ -185,7 +185,9 @@ class _Fusion:
         plain = node.op == "matmul" and node.inputs[0] != node.inputs[1]
         float32 = self.graph.types[node.output].dtype == "float32"
         rows, keys = shape[-2:]
-        enough = not surely_less(rows, _FEW_ROWS) and not surely_less(keys, _FEW_KEYS)
+        # Softmaxes and sums along open rows of scores have no fast kernels of their own.
+        many = not surely_less(rows, _FEW_ROWS) and not surely_less(keys, _FEW_KEYS)
+        enough = is_size(keys) or many
         return plain and float32 and enough and self.shape(index) == shape
 
     def claim_rest(self, root: int) -> None:

@@ -161,11 +161,11 @@ class Border:
         arity(self.name, types, 1)
         shape, mode = types[0].shape, text(attrs, "mode", "reflect", BORDERS)
         pads = _pads(attrs, shape)
-        for extent, (before, after) in zip(shape, pads, strict=True):
-            most = {"reflect": extent - 1, "wrap": extent, "edge": max(before, after)}[mode]
-            good = 0 <= min(before, after) <= max(before, after) <= most
+        for extent, around in zip(shape, pads, strict=True):
+            most = {"reflect": extent - 1, "wrap": extent}.get(mode)
+            good = all(a >= 0 and (most is None or a <= most) for a in around)
             require(
-                good and (extent > 0 or not (before or after)),
+                good and (not any(around) or extent > 0),
                 f"border: {mode} cannot make pads {attrs['pads']} of {types[0]}",
             )
         padded = tuple(b + e + a for e, (b, a) in zip(shape, pads, strict=True))

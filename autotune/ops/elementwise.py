@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from autotune.errors import UndecidedError
 from autotune.ops._common import (
     Inputs,
     Output,
@@ -40,7 +41,7 @@ from autotune.program.ir import (
     fn,
 )
 from autotune.shapes import broadcast_shapes
-from autotune.sizes import UndecidedError, is_size
+from autotune.sizes import is_size
 from autotune.types import DTYPES, Array, Attrs, TensorType
 
 _BITS = ("bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right")

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autotune.errors import UndecidedError
 from autotune.ops._common import Inputs, Output, arity, axes_of, integers, is_float, require, text
 from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Compute, Const, Index, IndexValue, Load, Value, clamp, fn, index
-from autotune.sizes import UndecidedError, any_size, ratio, surely_less
+from autotune.sizes import any_size, ratio, surely_less
 from autotune.types import Array, Attrs, TensorType
 
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")

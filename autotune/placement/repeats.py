@@ -12,11 +12,12 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from autotune.errors import UndecidedError
 from autotune.graph.ir import Graph, Node
 from autotune.ops.recur import STATE, body_of, operand_names, step_types
 from autotune.placement.partition import partition
 from autotune.placement.types import KernelCall, MovingSlot, Partition, Placement, Repeat, Storage
-from autotune.sizes import UndecidedError, surely_at_most
+from autotune.sizes import surely_at_most
 from autotune.types import Attrs, TensorType
 
 Prepare = Callable[[Graph], Graph]

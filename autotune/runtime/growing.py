@@ -56,6 +56,10 @@ class Grows(Protocol):
     @property
     def length(self) -> str: ...
 
+    def understood(self) -> bool:
+        """Whether it can do so."""
+        ...
+
 
 class GrowingSession(Closing):
     """One sequence of calls of a model, each of which adds rows to its states. Calls from several

@@ -29,6 +29,7 @@ from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.results import Writable, check_names
 from autotune.runtime.state import StateSession, checked_state
 from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
+from autotune.stored import stored_as
 from autotune.types import Array
 
 if TYPE_CHECKING:
@@ -60,12 +61,12 @@ Specialize = Callable[[Sizes, Iterable[Specialized]], Specialized]
 class SizedModel(Closing):
     """A model whose inputs have symbolic dimensions. Safe to call from several threads.
 
-    One program serves all sizes where there is one (`notes` say so). Where not, a set of sizes is
-    compiled when it is first met, which takes seconds, and kept: the sizes used least recently are
-    dropped where code and arenas of all, one arena each, take more than `limit_bytes`. While one
-    thread waits for new sizes, others run those that are there. As a context manager it is closed
-    at the end. `copy.copy` gives a model with arenas and sizes of its own; files, pickles and
-    `copy.deepcopy` have the one program alone."""
+    One program serves all sizes where there is one, or most (`notes` say so). Other sets of sizes
+    are compiled when they are first met, which takes seconds, and kept: the sizes used least
+    recently are dropped where code and arenas of all, one arena each, take more than
+    `limit_bytes`. While one thread waits for new sizes, others run those that are there. As a
+    context manager it is closed at the end. `copy.copy` gives a model with arenas and sizes of its
+    own; files, pickles and `copy.deepcopy` have the one program alone."""
 
     def __init__(
         self,
@@ -92,7 +93,9 @@ class SizedModel(Closing):
         self.ranges = MappingProxyType(dict(ranges))
         """The sizes that every symbol may have."""
         self.limit_bytes = limit_bytes
-        self.notes: tuple[str, ...] = (_note(name, self.symbols, program is not None, why),)
+        self._within = dict(program.image.types.ranges) if program else {}
+        """The sizes that the one program serves."""
+        self.notes: tuple[str, ...] = (_note(name, self.ranges, self._within, why),)
         if program is not None:
             self.notes += program.notes
         """How sizes are served, and what else the compiler has to say."""
@@ -114,7 +117,10 @@ class SizedModel(Closing):
         """One inference, as `CompiledModel.run` for the sizes that these arrays have. Raises what
         that and compiling do, and FeedError where inputs disagree on a symbol, or a size is
         outside of its range."""
-        return self._for(feeds).run(feeds, outputs, out)
+        made = self._for(feeds)
+        if len(made.inputs) < len(feeds):  # without those that have no elements
+            feeds = {name: feeds[name] for name in made.inputs}
+        return made.run(feeds, outputs, out)
 
     def updates(self, feeds: Mapping[str, npt.ArrayLike]) -> Collection[tuple[str, str]]:
         """As `CompiledModel.updates`, for the sizes that these arrays have; compiles for them as
@@ -131,8 +137,9 @@ class SizedModel(Closing):
         """Calls in which the inputs of `state` are kept: each is, by the name of an output, what
         the call before made of it. At the beginning they are `initial`, or zeros. A state with a
         dimension that no other input has grows along it, from nothing or from `initial`, in blocks
-        of at least `capacity` rows. Raises FeedError, and UnsupportedOpError where the model does
-        more with such a state than is understood."""
+        of at least `capacity` rows. Where the model does more with such a state than is
+        understood, the one program makes a longer state in each call, if it may begin with no
+        rows; else the first call raises UnsupportedOpError. Raises FeedError."""
         if self._closed:
             raise self._refusal()
         pairs = checked_state(self, state)
@@ -140,9 +147,25 @@ class SizedModel(Closing):
         open_dims = (d for n in pairs for d in self.inputs[n].shape if isinstance(d, str))
         if self.grows is None or all(dim in fed for dim in open_dims):
             return StateSession(self, pairs, initial)
+        grows = self.grows(pairs)
+        begin = self._without_rows(grows)
+        if begin is not None and not grows.understood():
+            return StateSession(self, pairs, {**begin, **(initial or {})}, places=False)
         from autotune.runtime.growing import GrowingSession  # where the compiler is, too
 
-        return GrowingSession(self.grows(pairs), pairs, initial, capacity)
+        return GrowingSession(grows, pairs, initial, capacity)
+
+    def _without_rows(self, grows: Grows) -> dict[str, Array] | None:
+        """States that grow, with no rows; None where the one program takes none such."""
+        out = {}
+        for name, axis in grows.axes.items():
+            kind = self.inputs[name]
+            rest = (*kind.shape[:axis], 0, *kind.shape[axis + 1 :])
+            within = self._within.get(str(kind.shape[axis]))
+            if within is None or within.least or any(isinstance(dim, str) for dim in rest):
+                return None
+            out[name] = np.zeros([int(dim) for dim in rest], stored_as(kind.dtype))
+        return out
 
     def specialize(self, sizes: Sizes) -> CompiledModel:
         """The model for these sizes, compiled if it is not kept: to have it ready before its first
@@ -164,7 +187,7 @@ class SizedModel(Closing):
     def _shapes_at(self, sizes: Sizes) -> _Shapes:
         """Raises ConfigError, FeedError."""
         given = {
-            symbol: arguments.whole(f"sizes[{symbol!r}]", size, 1)
+            symbol: arguments.whole(f"sizes[{symbol!r}]", size, 0)
             for symbol, size in arguments.by_name("sizes", sizes, "a dict by symbol").items()
         }
         if given.keys() != set(self.symbols):
@@ -271,6 +294,8 @@ class SizedModel(Closing):
         if found is not None:
             return found
         sizes = read_sizes(self.inputs, dict(zip(self.inputs, shapes, strict=True)), self.ranges)
+        if any(size not in self._within[symbol] for symbol, size in sizes.items()):
+            return self._at(shapes)
         with self._lock:
             if self._closed or self._program is None:
                 raise self._refusal()
@@ -342,12 +367,15 @@ def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:
     return as_array(given, kind.dtype, f"input {name}").shape
 
 
-def _note(name: str, symbols: tuple[str, ...], one: bool, why: str) -> str:
-    sizes = f"the size{'s' * (len(symbols) > 1)} {', '.join(symbols)} of {name}"
-    if one:
-        return f"{sizes} may change from run to run: one program serves all of them"
+def _note(
+    name: str, ranges: Mapping[str, SizeRange], within: Mapping[str, SizeRange], why: str
+) -> str:
+    sizes = f"the size{'s' * (len(ranges) > 1)} {', '.join(ranges)} of {name}"
+    change = f"{sizes} may change from run to run"
+    if all(within.get(symbol) == allowed for symbol, allowed in ranges.items()):
+        return f"{change}: one program serves all of them"
+    if within:
+        said = ", ".join(f"{symbol}: {allowed}" for symbol, allowed in within.items())
+        return f"{change}: one program serves {said}; others are compiled when they are first met"
     reason = f" ({why})" if why else ""
-    return (
-        f"{sizes} may change from run to run: each new set of sizes is compiled when it is first "
-        f"met{reason}"
-    )
+    return f"{change}: each new set of sizes is compiled when it is first met{reason}"

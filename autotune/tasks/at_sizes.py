@@ -7,8 +7,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from autotune.sizes import Factor, Quotient, SizeSymbol, is_size, symbol, symbols_of, value_at
+from autotune.errors import ScheduleError, UndecidedError
+from autotune.sizes import (
+    Factor,
+    Quotient,
+    SizeSymbol,
+    is_size,
+    surely_at_most,
+    surely_less,
+    symbol,
+    symbols_of,
+    value_at,
+)
 from autotune.types import Attr, Layout, Task, TaskValue
+
+LOWS = tuple(1 << n for n in range(1, 9))
+"""Least sizes that are tried."""
 
 
 def task_symbols(task: Task) -> frozenset[SizeSymbol]:
@@ -60,6 +74,41 @@ def task_from(task: Task, lows: Mapping[str, int]) -> Task:
     return task_with(
         task, lambda e: _size_from(e, lows), lambda value: _layout_from(value.layout, lows)
     )
+
+
+def of_some(task: Task) -> Task:
+    """The task where it makes some elements: where there are none, nothing calls it. Raises
+    ScheduleError for one that makes some although there are none of what it reads."""
+    names = {s.name for s in task_symbols(task) if not s.low}
+    (output,) = task.by_role("output")
+    for name in sorted(names):
+        made = _size_at_zero(output.type.size, name)
+        read = [_size_at_zero(value.type.size, name) for value in task.by_role("input")]
+        if made and not all(read):
+            raise ScheduleError(f"{task.op} reads what there may be nothing of ({name})")
+    some = [name for name in names if _size_at_zero(output.type.size, name) == 0]
+    return task_from(task, dict.fromkeys(some, 1)) if some else task
+
+
+def _size_at_zero(amount: int, name: str) -> int:
+    """An amount where a symbol is zero, and all others are large."""
+    return value_at(amount, {s.name: (s.name != name) << 12 for s in symbols_of(amount)})
+
+
+def deciding_lows(error: UndecidedError) -> dict[str, int]:
+    """From which sizes on, by symbol, what could not be decided is; none where ranges end before
+    that, or it is no question of what is less."""
+    if error.question is None:
+        return {}
+    symbols = symbols_of(error.question[0]) | symbols_of(error.question[1])
+    for low in LOWS:
+        lows = {s.name: low for s in symbols if s.low < low}
+        if any(s.high < low for s in symbols):
+            return {}
+        first, second = (_size_from(amount, lows) for amount in error.question)
+        if surely_less(first, second) or surely_at_most(second, first):
+            return lows
+    return {}
 
 
 def _size_from(amount: int, lows: Mapping[str, int]) -> int:

@@ -16,8 +16,11 @@ from autotune.sizes import is_size, symbols_of, value_at
 from autotune.tasks.at_sizes import layout_at, task_with
 from autotune.types import Layout, Task, TaskValue
 
-_LONGEST_SEARCH = 4096
+_LONGEST_SEARCH = 1 << 16
 """Values of a symbol tried where an extent is no multiple of it."""
+_OTHERS = (1, *(1 << n for n in range(1, 11)))
+"""Values of the other symbols of an extent: the least that makes their part of it no zero, as an
+image's rows that are divided by a stride."""
 
 
 def open_extents(task: Task) -> tuple[int, ...]:
@@ -47,17 +50,24 @@ def sample_values(
     extents: Sequence[int], lengths: Sequence[int], sizes: Mapping[str, int]
 ) -> dict[str, Fraction]:
     """Values of symbols that give these extents; where several symbols make one extent, all but
-    the last of them are 1. What the output does not depend on is as `sizes` say."""
+    the last of them are alike, and small. What the output does not depend on is as `sizes` say."""
     found: dict[str, Fraction] = {}
     for extent, length in zip(extents, lengths, strict=True):
-        missing = sorted(s.name for s in symbols_of(extent) if s.name not in found)
-        for name in missing[:-1]:
-            found[name] = Fraction(1)
-        if missing:
-            found[missing[-1]] = _solved(extent, missing[-1], found, length)
-        if value_at(extent, cast(Mapping[str, int], found)) != length:
-            raise ScheduleError(f"no sizes make {length} of {extent}")
+        found |= _values_of(extent, length, found)
     return {name: Fraction(size) for name, size in sizes.items()} | found
+
+
+def _values_of(extent: int, length: int, known: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Values of the symbols that are not known yet, by which the extent has that length."""
+    missing = sorted(s.name for s in symbols_of(extent) if s.name not in known)
+    for other in _OTHERS if len(missing) > 1 else (1,):
+        found = dict.fromkeys(missing[:-1], Fraction(other))
+        if missing:
+            last = missing[-1]
+            found[last] = _solved(extent, last, {**known, **found}, length)
+        if value_at(extent, cast(Mapping[str, int], {**known, **found})) == length:
+            return found
+    raise ScheduleError(f"no sizes make {length} of {extent}")
 
 
 def _solved(extent: int, name: str, known: Mapping[str, Fraction], length: int) -> Fraction:

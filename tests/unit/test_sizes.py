@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune.errors import UndecidedError
 from autotune.shapes import broadcast_shapes
 from autotune.sizes import (
-    UndecidedError,
     ceil_div,
     greatest,
     is_size,
@@ -75,6 +75,20 @@ def test_what_strides_of_two_leave_is_one_quotient() -> None:
     assert (4 * H) // 4 == H
     assert (H * W) // W == H
     assert (H * W * 6) % 3 == 0
+
+
+def test_what_lacks_to_a_multiple_fills_it_up() -> None:
+    padded = H + -H % 7
+    assert padded == 7 * ((H + 6) // 7)
+    assert (padded // 7 * W * 7) // 7 == (H + 6) // 7 * W
+    assert least(-H % 8) == 0
+
+
+def test_a_number_below_a_size_is_its_own_rest() -> None:
+    assert (2 % H, 2 // H) == (2, 0)
+    assert (-2 % H, -2 // H) == (H - 2, -1)
+    with pytest.raises(UndecidedError):
+        3 % H
 
 
 def test_rounding_up_is_at_least_and_less_than_one_more() -> None:

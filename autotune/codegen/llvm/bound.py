@@ -29,7 +29,8 @@ class BoundWriter(LoadWriter):
             known = not any_size((linear.const, bound.lo, bound.hi))
             if not linear.terms and known:
                 lanes = range(self.lanes) if linear.lane else range(1)
-                hits = [bound.lo <= linear.const + i * linear.lane < bound.hi for i in lanes]
+                step = self.known_lane(linear)
+                hits = [bound.lo <= linear.const + i * step < bound.hi for i in lanes]
                 if not any(hits):
                     return False
                 if not all(hits):
@@ -60,6 +61,7 @@ class BoundWriter(LoadWriter):
 
     def _lane_compare(self, linear: Linear, bound: Bound) -> list[str]:
         # Lanes half as wide take half the instructions.
+        step = self.known_lane(linear)
         narrow = self._fits_32_bits(linear, bound)
         base, depth = self.scalar(linear._replace(const=linear.const - bound.lo))
         if narrow:
@@ -67,7 +69,7 @@ class BoundWriter(LoadWriter):
         item, dtype = ("i32", "int32") if narrow else ("i64", "int64")
         splat = self.splat(Val(base, dtype, 1), self.lanes).text
         kind = type_text(dtype, self.lanes)
-        steps = ", ".join(f"{item} {i * linear.lane}" for i in range(self.lanes))
+        steps = ", ".join(f"{item} {i * step}" for i in range(self.lanes))
         value = self.text.emit(f"add {kind} {splat}, <{steps}>")
         limit = self._limit(bound.hi - bound.lo, item, dtype, depth)
         return [self.text.emit(f"icmp ult {kind} {value}, {limit}")]

@@ -81,8 +81,6 @@ class IndexWriter(ElementWriter, ABC):
             if isinstance(now, int):
                 const += c * now
             elif isinstance(now, Lane):
-                if is_size(c):
-                    raise BuildError(f"lanes are {c} elements apart, which only a run knows")
                 lane += c
             else:
                 terms[now] = terms.get(now, 0) + c
@@ -131,6 +129,12 @@ class IndexWriter(ElementWriter, ABC):
     @abstractmethod
     def loaded(self, atom: LoadIndex) -> Var:
         """An index read from memory."""
+
+    def known_lane(self, value: Linear) -> int:
+        """How far apart a value is from lane to lane. BuildError where only a run knows."""
+        if is_size(value.lane):
+            raise BuildError(f"lanes are {value.lane} apart, which only a run knows")
+        return value.lane
 
     def scalar(self, value: Linear) -> tuple[str, int]:
         """(i64 value without the lane's part, loop depth from which it is known)."""

@@ -92,7 +92,8 @@ class ValueWriter(BoundWriter):
         linear = self.linear(value.index)
         base = Val(self.scalar(linear)[0], "int64", 1)
         if linear.lane:
-            steps = ", ".join(f"i64 {i * linear.lane}" for i in range(self.lanes))
+            step = self.known_lane(linear)
+            steps = ", ".join(f"i64 {i * step}" for i in range(self.lanes))
             full = self.splat(base, self.lanes)
             kind = type_text("int64", self.lanes)
             base = Val(self.text.emit(f"add {kind} {full.text}, <{steps}>"), "int64", self.lanes)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from autotune.program.analysis import Ranges, simplify
 from autotune.program.ir import Index
+from autotune.sizes import is_size
 
 MOST_LOADS = 4
 """Vectors that a window may take; lanes further apart are loaded one by one."""
@@ -44,7 +45,7 @@ def lane_indices(
 def window_of(indices: Sequence[Index]) -> LaneWindow | None:
     """The window of these lanes; None where they are not at constant distances."""
     apart = [i - indices[0] for i in indices]
-    if not all(i.is_const for i in apart):
+    if not all(i.is_const and not is_size(i.const) for i in apart):
         return None
     nearest = min(range(len(apart)), key=lambda lane: apart[lane].const)
     lanes = tuple(i.const - apart[nearest].const for i in apart)

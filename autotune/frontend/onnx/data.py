@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ModelError, UndecidedError, UnsupportedOpError
 from autotune.frontend.onnx.context import (
     NodeContext,
     importer,
@@ -23,7 +23,7 @@ from autotune.frontend.views import (
     triangle,
 )
 from autotune.shapes import whole
-from autotune.sizes import UndecidedError, any_size, ceil_div, is_size
+from autotune.sizes import any_size, ceil_div, is_size, surely_at_most
 from autotune.types import Array
 
 CONSTANT_TYPES = {
@@ -73,12 +73,13 @@ def _number(n: NodeContext, position: int) -> Any:
 
 
 def _open_range(n: NodeContext, start: Any, limit: Any, delta: Any) -> str:
-    """Raises UndecidedError where steps are open, or no positive whole numbers."""
+    """Raises UndecidedError where steps are open, or no whole numbers."""
     parts = any(not is_size(number) and number != int(number) for number in (start, limit, delta))
-    if parts or is_size(delta) or delta < 1:
+    if parts or is_size(delta) or not delta:
         raise UndecidedError(f"a range from {start} to {limit} in steps of {delta}")
     first, step = whole(start), int(delta)
-    length = ceil_div(whole(limit) - first, step)
+    distance = whole(limit) - first
+    length = ceil_div(distance if step > 0 else -distance, abs(step))
     return counted_up(n, first, length, step, n.dtype(n.input(0)))
 
 
@@ -127,10 +128,10 @@ def pad(n: NodeContext) -> str:
     cuts = {
         a: range(max(-b, 0), n.shape(x)[a] - max(-e, 0))
         for a, (b, e) in enumerate(zip(before, after, strict=True))
-        if b < 0 or e < 0
+        if not (surely_at_most(0, b) and surely_at_most(0, e))
     }
     x = select_ranges(n, x, cuts)
-    before, after = [max(b, 0) for b in before], [max(e, 0) for e in after]
+    before, after = [_no_less(b) for b in before], [_no_less(e) for e in after]
     if not any(before) and not any(after):
         return x
     if mode == "constant":
@@ -147,11 +148,18 @@ def pad(n: NodeContext) -> str:
     return x
 
 
+def _no_less(pads: int) -> int:
+    """Pads that are no cuts. Raises UndecidedError where sizes decide whether they are."""
+    return pads if surely_at_most(0, pads) else max(pads, 0)
+
+
 def _has_border(shape: tuple[int, ...], before: list[int], after: list[int], mode: str) -> bool:
     """Whether axes are long enough for one turn of that mode to fill their pads."""
     less = {"reflect": 1, "wrap": 0}.get(mode)
     pads = zip(shape, before, after, strict=True)
-    return all(shape) and (less is None or all(max(b, e) <= size - less for size, b, e in pads))
+    return all(shape) and (
+        less is None or all(b <= size - less and e <= size - less for size, b, e in pads)
+    )
 
 
 def _pad_parameters(n: NodeContext, rank: int) -> tuple[list[int], list[int], float]:

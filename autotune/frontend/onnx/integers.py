@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.errors import UnsupportedOpError
+from autotune.errors import UndecidedError, UnsupportedOpError
 from autotune.frontend.byte_sums import ByteSums, moved_weights
 from autotune.frontend.onnx.context import NodeContext
 from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.volume import VolumeWindow, convolution
+from autotune.sizes import any_size, surely_at_most
 from autotune.types import Array
 
 _EXACT_TERMS = (1 << 24) // (255 * 255)
@@ -36,7 +37,7 @@ class Sums(ByteSums):
         """Data and weights as floats, in which sums of so many products are exact. A zero point
         per output of a convolution lies along the first axis."""
         n, wide = self.n, []
-        kind = "float32" if terms <= _EXACT_TERMS else "float64"
+        kind = "float32" if surely_at_most(terms, _EXACT_TERMS) else "float64"
         for value, zero in ((self.x, self.x_zero), (self.w, self.w_zero)):
             number = n.cast(value, kind)
             if zero is not None:
@@ -81,7 +82,19 @@ class Sums(ByteSums):
             total = n.op("add", total, n.op("mul", seen, n.constant(shift.reshape(-1), "int32")))
         if zero is not None:
             return self.without_zero(total, weights)
-        return self.without_zero(total, weights, _inside(weights, inner, n.shape(total), given))
+        if any_size(inner[1:3]):
+            return self.without_zero(total, weights, self._seen(weights, inner, given))
+        inside = n.constant(_inside(weights, inner, n.shape(total), given), "int32")
+        return self.without_zero(total, weights, inside)
+
+    def _seen(self, weights: Array, image: tuple[int, ...], window: VolumeWindow) -> str:
+        """As `_inside` of an image whose extents a run decides: its windows over ones, the sums of
+        whose weights float32 has exactly."""
+        n, sums = self.n, weights.astype(np.int64).sum(axis=2, keepdims=True)
+        if np.abs(sums).sum(axis=(0, 1)).max() > 1 << 24:
+            raise UndecidedError("sums of weights on an image whose extents a run decides")
+        ones = n.op("expand", n.scalar(1.0, "float32"), shape=(1, *image[1:3], 1))
+        return self._rounded(convolution(n, ones, n.constant(sums, "float32"), window, 1))
 
     def _per_output(self, x: str, like: str) -> str:
         """What every group of channels has, for each of its outputs."""

@@ -13,11 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ModelError, UndecidedError, UnsupportedOpError
 from autotune.frontend.interpolation import NEAREST, Method, Scaling, growth, resized
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.views import positive_axis
-from autotune.sizes import UndecidedError, any_size, is_size
+from autotune.sizes import any_size, is_size
 
 COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",

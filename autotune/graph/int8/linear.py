@@ -14,6 +14,7 @@ import numpy as np
 from autotune.graph.int8.plan import Steps
 from autotune.graph.ir import Node
 from autotune.graph.rewriter import Rewriter
+from autotune.sizes import is_size
 from autotune.types import Array
 
 _NEAR = 1e-3
@@ -92,8 +93,11 @@ def _per_channel(new: Rewriter, array: Array, value: str, stem: str) -> str:
 
 
 def _spread(array: Array, shape: Sequence[int]) -> Array:
-    """A number for each channel of a value; of a scalar, which has none, the number alone."""
-    return np.broadcast_to(array, shape[-1:]) if shape else array.reshape(())
+    """A number for each channel of a value; the number alone of a scalar, which has none, and
+    where a run decides how many there are."""
+    if not shape:
+        return array.reshape(())
+    return array if is_size(shape[-1]) else np.broadcast_to(array, shape[-1:])
 
 
 def as_bytes(new: Rewriter, form: LinearSum, steps: Steps, like: Node) -> str:

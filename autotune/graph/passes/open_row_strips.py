@@ -13,11 +13,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autotune.errors import UndecidedError
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._image_chain import ImageChain, image_chains
 from autotune.graph.passes.row_strips import OUTGROWN, RowStrips
 from autotune.graph.rewriter import Rewriter
-from autotune.sizes import UndecidedError, least, value_at
+from autotune.sizes import least, value_at
 
 Sizes = Mapping[str, int]
 LEAST_GAIN = 0.01

@@ -33,6 +33,7 @@ from autotune.program.rewrite import (
     with_body,
 )
 from autotune.schedule.base import register
+from autotune.sizes import is_size
 
 Guards = tuple[Bound, ...]
 
@@ -98,7 +99,10 @@ class Fuse:
             raise ScheduleError(f"loop directly inside {self.outer} is {inner.var}")
         require_new(program, self.fused)
         fused, extent = index(self.fused), outer.extent * inner.extent
-        env = {self.outer: fused // inner.extent, self.inner: fused % inner.extent}
+        if outer.extent == 1 and is_size(inner.extent):  # no number to divide by
+            env = {self.outer: index(0), self.inner: fused}
+        else:
+            env = {self.outer: fused // inner.extent, self.inner: fused % inner.extent}
         ranges = ranges_at(program, self.outer) | {self.fused: extent}
         body = substitute(inner.body, env, ranges)
         return replace(program, outer, (For(self.fused, extent, outer.kind, body),))

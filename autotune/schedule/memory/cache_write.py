@@ -23,6 +23,7 @@ from autotune.program.rewrite import (
 )
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import chain_stmt, copied, perfect_chain
+from autotune.sizes import surely_at_most, surely_less
 
 
 @register
@@ -171,7 +172,7 @@ def _stays_inside(
 def _reads_inside(
     program: ir.Program, body: Body, ranges: dict[str, int], among: frozenset[str] | None = None
 ) -> bool:
-    """Whether no load leaves its buffer by an index of these variables, or by any."""
+    """Whether no load leaves its buffer at any sizes by an index of these variables, or any."""
     buffers = {p.name: p for p in program.params}
     buffers |= {s.buffer.name: s.buffer for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
     for load in loads_of(body):
@@ -183,7 +184,7 @@ def _reads_inside(
             if among is not None and not i.vars() & among:
                 continue
             lo, hi = interval(i, ranges)
-            if lo < -before or hi >= extent + after:
+            if not (surely_at_most(-before, lo) and surely_less(hi, extent + after)):
                 return False
     return True
 

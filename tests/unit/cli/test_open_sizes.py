@@ -36,7 +36,7 @@ def test_a_run_takes_the_sizes_of_its_inputs(capsys: Captured) -> None:
     out, err = capsys.readouterr()
     assert "2x6" in out
     assert err.count("\n") == 1
-    assert err.startswith("note: the sizes B, S of sum may change from run to run: each new set")
+    assert err.startswith("note: the sizes B, S of sum may change from run to run: one program")
     np.testing.assert_array_equal(np.load("y.npz")["y"], np.full((2, 6), 2, np.float32))
 
 
@@ -55,16 +55,18 @@ def test_sizes_that_do_not_fit(arguments: tuple[str, ...], words: str, capsys: C
 
 
 @pytest.mark.parametrize(
-    "command", [("run", "--random"), ("bench",), ("compile",), ("tune", "--time", "1s")]
+    ("command", "words"),
+    [
+        (("run", "--random"), "the sizes of sum.onnx are open; give them with --at B=1, --at S=1"),
+        (("bench",), "the sizes of sum.onnx are open; give them with --at B=1, --at S=1"),
+        (("tune", "--time", "1s"), "input 'a' has symbolic dimensions BxS; pass --shape a=1x1"),
+    ],
 )
-def test_what_needs_sizes_asks_for_them(command: tuple[str, ...], capsys: Captured) -> None:
+def test_what_needs_sizes_asks_for_them(
+    command: tuple[str, ...], words: str, capsys: Captured
+) -> None:
     assert execute([command[0], "sum.onnx", *command[1:]]) == 2
-    err = capsys.readouterr().err
-    instead = ", or a --range for each of B, S" if command[0] != "tune" else ""
-    assert err == (
-        "error: input 'a' has symbolic dimensions BxS; pass --shape a=1x1 with the extents you "
-        f"want{instead}\n"
-    )
+    assert words in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_sizes_are_fixed_by_shapes(capsys: Captured) -> None:

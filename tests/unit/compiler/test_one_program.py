@@ -198,8 +198,3 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
     for old, new in ((b'"units"', b'"uints"'), (b'"filled"', b'"fillet"')):
         with pytest.raises(ArtifactError, match="damaged"):
             autotune.load(data.replace(old, new))
-
-
-def test_a_model_without_all_ranges_is_compiled_for_the_sizes_it_meets() -> None:
-    model = autotune.compile(convolutions(), ranges={"H": (8, 96)})
-    assert "met (not all of them have a range)" in model.notes[0]

@@ -129,12 +129,12 @@ def test_one_program_serves_any_sizes(name: str) -> None:
         equal(model, proto, (1, 4), (5, 40), (3, 11), (2, 32))
 
 
-def test_where_an_importer_must_know_a_size_each_is_compiled() -> None:
+def test_where_sizes_decide_the_others_are_compiled_when_they_are_met() -> None:
     """Which element is the first of them, going back, is a matter of sizes."""
     proto = model_of(node("Slice", ["x", "five", "first", "one", "last"], ["y"]))
     with autotune.compile(proto, ranges={"B": (1, 5), "S": (4, 40)}) as model:
         assert isinstance(model, SizedModel)
-        assert "each new set of sizes is compiled" in model.notes[0]
+        assert "serves B: 1 to 5, S: 8 to 40; others are compiled when they" in model.notes[0]
         equal(model, proto, (1, 4), (5, 40))
 
 

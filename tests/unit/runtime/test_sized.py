@@ -153,7 +153,7 @@ def test_sizes_can_be_compiled_ahead() -> None:
     assert len(maker.sizes) == 1
     for given, words in [
         ({"S": 8}, "sizes must be given for B, S, got S"),
-        ({"S": 0, "B": 1}, "sizes['S'] must be at least 1, got 0"),
+        ({"S": -1, "B": 1}, "sizes['S'] must be at least 0, got -1"),
         ({"S": "8", "B": 1}, "sizes['S'] must be a whole number"),
         ([8], "sizes must be a dict by symbol"),
     ]:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.errors import ClosedError, FeedError, UnsupportedOpError
@@ -20,10 +20,16 @@ FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node, info = helper.make_node, helper.make_tensor_value_info
 
 
-def model(nodes: list[onnx.NodeProto], inputs: dict[str, Any], outputs: dict[str, Any]) -> bytes:
+def model(
+    nodes: list[onnx.NodeProto],
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    weights: dict[str, Any] | None = None,
+) -> bytes:
     sides = ([info(n, *kind) for n, kind in side.items()] for side in (inputs, outputs))
+    tensors = [numpy_helper.from_array(array, n) for n, array in (weights or {}).items()]
     made = helper.make_model(
-        helper.make_graph(nodes, "state", *sides),
+        helper.make_graph(nodes, "state", *sides, tensors),
         opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
     )  # fmt: skip
     return bytes(made.SerializeToString())
@@ -279,17 +285,60 @@ def test_a_decoder_grows(turned: bool) -> None:
                 session.run(given(np.zeros((1, 1), np.int64), 3))
 
 
-def test_growth_that_is_not_understood_is_refused() -> None:
+def test_softmaxes_with_zeros_in_place_of_nan_are_understood() -> None:
+    """As PyTorch's exporter writes attention with a mask: rows that mean nothing stay zeros."""
+    nodes = [
+        node("Concat", ["k", "x"], ["kn"], axis=0),
+        node("MatMul", ["kn", "w"], ["scores"]),
+        node("Softmax", ["scores"], ["s"], axis=0),
+        node("IsNaN", ["s"], ["nan"]),
+        node("Where", ["nan", "zero", "s"], ["p"]),
+        node("Transpose", ["p"], ["t"], perm=[1, 0]),
+        node("MatMul", ["t", "kn"], ["y"]),
+    ]
+    rng = np.random.default_rng(8)
+    weights = {"w": rng.standard_normal((4, 1)).astype(np.float32), "zero": np.zeros((), "f4")}
+    data = model(
+        nodes, {"k": (FLOAT, ("P", 4)), "x": (FLOAT, (1, 4))},
+        {"y": (FLOAT, (1, 4)), "kn": (FLOAT, ("Q", 4))}, weights,
+    )  # fmt: skip
+    with autotune.compile(data, machine="nominal") as made, made.session({"k": "kn"}) as session:
+        assert isinstance(session, GrowingSession)
+        rows = np.zeros((0, 4), np.float64)
+        for _ in range(5):
+            x = rng.standard_normal((1, 4)).astype(np.float32)
+            rows = np.concatenate([rows, x])
+            share = np.exp(rows @ weights["w"])
+            want = (share / share.sum()).T @ rows
+            np.testing.assert_allclose(session.run({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
+
+
+def means() -> bytes:
     """A mean over the rows: those that mean nothing would count."""
     nodes = [
         node("Concat", ["k", "x"], ["kn"], axis=0),
         node("ReduceMean", ["kn"], ["y"], axes=[0]),
     ]
-    data = model(
+    return model(
         nodes, {"k": (FLOAT, ("P", 4)), "x": (FLOAT, (1, 4))},
         {"y": (FLOAT, (1, 4)), "kn": (FLOAT, ("Q", 4))},
     )  # fmt: skip
-    with autotune.compile(data, machine="nominal") as made:
+
+
+def test_growth_that_is_not_understood_is_the_one_programs() -> None:
+    rows = np.random.default_rng(9).standard_normal((6, 4)).astype(np.float32)
+    with autotune.compile(means(), machine="nominal", ranges={"P": (0, 50)}) as made:
+        session = made.session({"k": "kn"})
+        for _ in range(2):
+            for end in range(1, 7):
+                found = session.run({"x": rows[end - 1 : end]})
+                np.testing.assert_allclose(found["y"][0], rows[:end].mean(0), rtol=1e-5, atol=1e-6)
+            assert session.state["k"].shape == (6, 4)
+            session.reset()
+
+
+def test_growth_that_is_not_understood_is_refused() -> None:
+    with autotune.compile(means(), machine="nominal", ranges={"P": (1, 50)}) as made:
         session = made.session({"k": "kn"})
         with pytest.raises(UnsupportedOpError, match=r"growth is not understood: .*mean nothing"):
             session.run({"x": np.ones((1, 4), np.float32)})

@@ -1,0 +1,91 @@
+"""Sizes that one program is made for where nothing, or little, is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import autotune
+from autotune.errors import FeedError
+from autotune.runtime.sized import SizedModel
+from tests.unit.compiler.open_models import convolutions
+
+
+def single_model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Sequence[str],
+) -> onnx.ModelProto:
+    ins = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
+    outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+    graph = helper.make_graph(nodes, "net", ins, outs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_without_ranges_one_program_serves_what_it_can() -> None:
+    """Sizes that it does not serve are compiled when they are met: images that nothing is left of
+    behind a stride, and very long ones."""
+    proto = convolutions()
+    with autotune.compile(proto, ranges={"H": (2, 1 << 20)}) as model:
+        assert isinstance(model, SizedModel)
+        assert "one program serves N: 1 to 65536, H: 2 to 1048576, W: 2 to 65536" in model.notes[0]
+        peer = onnxruntime.InferenceSession(
+            proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+        for shape in ((1, 3, 9, 14), (1, 3, 2, 65537)):
+            x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+            want = peer.run(None, {"x": x})[0]
+            np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=1e-4)
+        assert "compiled for all sizes" in repr(model)
+
+
+def test_rows_that_others_are_put_behind_may_be_none() -> None:
+    """As keys and values at the beginning; of other symbols, none is refused."""
+    new, past = ["B", "S", 4], ["B", "P", 4]
+    proto = single_model(
+        [
+            helper.make_node("Transpose", ["past"], ["turned"], perm=[1, 0, 2]),
+            helper.make_node("Transpose", ["new"], ["added"], perm=[1, 0, 2]),
+            helper.make_node("Concat", ["turned", "added"], ["rows"], axis=0),
+            helper.make_node("ReduceMax", ["rows"], ["y"], keepdims=0),
+        ],
+        {"past": past, "new": new},
+        ["rows", "y"],
+    )
+    rng = np.random.default_rng(6)
+    with autotune.compile(proto) as model:
+        assert isinstance(model, SizedModel)
+        assert model.ranges["P"].least == 0 < model.ranges["S"].least
+        for rows in (0, 3, 0, 70):
+            feeds = {
+                "past": rng.standard_normal((2, rows, 4)).astype(np.float32),
+                "new": rng.standard_normal((2, 5, 4)).astype(np.float32),
+            }
+            got = model.run(feeds)
+            want = np.concatenate([feeds["past"], feeds["new"]], 1).swapaxes(0, 1)
+            np.testing.assert_array_equal(got["rows"], want)
+            assert got["y"] == want.max()
+        with pytest.raises(FeedError, match=r"\(S\) is 0, the range is 1 or more"):
+            model.run({"past": feeds["past"], "new": feeds["new"][:, :0]})
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "ReduceL2", "ReduceMax"])
+def test_rows_of_any_length_are_vectors(op: str) -> None:
+    axis = {"axis": -1} if "oftmax" in op else {"axes": [2], "keepdims": 1}
+    nodes = [helper.make_node(op, ["x"], ["y"], **axis)]
+    proto = single_model(nodes, {"x": ["B", "S", "T"]}, ["y"])
+    rng = np.random.default_rng(7)
+    with autotune.compile(proto, ranges=dict.fromkeys("BST", (1, 600))) as model:
+        assert len(model.notes) == 1, "no part of it runs in plain loops"
+        peer = onnxruntime.InferenceSession(
+            proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+        for shape in ((1, 1, 1), (2, 3, 5), (1, 7, 16), (3, 9, 131), (1, 33, 600), (2, 1, 64)):
+            x = rng.standard_normal(shape).astype(np.float32) * 4
+            want = peer.run(None, {"x": x})[0]
+            np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
