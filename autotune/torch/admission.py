@@ -14,7 +14,7 @@ REMEMBERED = 1024
 """Sets of sizes whose meetings are counted, those met last."""
 
 
-class Admission:
+class SizeAdmission:
     """Counts the meetings of sizes that have no program."""
 
     def __init__(self, kept: int) -> None:
