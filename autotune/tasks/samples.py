@@ -7,7 +7,7 @@ a sample, too, where everything else that the task reads comes out in whole elem
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import cast
 
@@ -32,18 +32,35 @@ def open_extents(task: Task) -> tuple[int, ...]:
 def sample_task(task: Task, lengths: Sequence[int], sizes: Mapping[str, int]) -> Task:
     """The task whose output has these lengths along its open dimensions, where memory lies as it
     does at `sizes`. Raises ScheduleError where there is none."""
-    return task_of_values(task, sample_values(open_extents(task), lengths, sizes), sizes)
+    extents = open_extents(task)
+    given = dict(zip(extents, lengths, strict=True))
+    named = [e for value in task.values for e in value.type.shape if is_size(e)]
+    if len(given) == len(extents) and given.keys() >= set(named):
+        return _task_at(task, lambda e: _of_extent(e, given), sizes)
+    return task_of_values(task, sample_values(extents, lengths, sizes), sizes)
 
 
 def task_of_values(task: Task, values: Mapping[str, Fraction], sizes: Mapping[str, int]) -> Task:
     """See `sample_task`."""
+    return _task_at(task, lambda e: _whole(e, values), sizes)
+
+
+def _task_at(task: Task, amount: Callable[[int], int], sizes: Mapping[str, int]) -> Task:
+    """The task with `amount` of each extent."""
 
     def layout(value: TaskValue) -> Layout:
         if value.role in ("input", "output"):
             return layout_at(value.layout, sizes)
-        return Layout.dense(tuple(_whole(e, values) for e in value.type.shape))
+        return Layout.dense(tuple(map(amount, value.type.shape)))
 
-    return task_with(task, lambda e: _whole(e, values), layout)
+    return task_with(task, amount, layout)
+
+
+def _of_extent(amount: int, lengths: Mapping[int, int]) -> int:
+    """The length of an extent of the output. Raises ScheduleError for another size."""
+    if is_size(amount) and amount not in lengths:
+        raise ScheduleError(f"there is no sample: {amount} is no extent of the output")
+    return lengths.get(amount, amount)
 
 
 def sample_values(

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from autotune.defects import described, raised
 from autotune.errors import InputError
 from autotune.frontend.torch.sizes import OpenGraphSizes, call_sizes, is_open, sized_values
+from autotune.torch.admission import SizeAdmission
 from autotune.torch.native import QuickCall
 from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
 from autotune.torch.split import draws
@@ -43,6 +44,7 @@ class CompiledGraph:
         self._by_size = False
         """Whether each set of sizes has a program of its own."""
         self._programs: OrderedDict[Any, PieceRunner | None] = OrderedDict()
+        self._admission = SizeAdmission(KEPT_SIZES)
         self._numbers = tuple(weights)
         self._settled = True
         self._quick: QuickCall = _by_the_long_way
@@ -86,6 +88,8 @@ class CompiledGraph:
         if key not in self._programs:
             if not self._settled:
                 self._settled = True
+                return self._eager(inputs)
+            if not self._admission.admits(key, len(self._programs)):
                 return self._eager(inputs)
             values = sized_values(self._module, inputs) if self._by_size else self._values
             self._programs[key] = self._compiled(values)

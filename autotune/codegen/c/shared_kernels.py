@@ -86,7 +86,11 @@ def _merged(
     if len(members) == 1 or len(sizes.bases) > MOST_PARAMETERS:
         return [(SharedKernel(source=kernel), [(kernel.symbol, ())]) for kernel, _ in members]
     heads = tuple(dict.fromkeys(line for kernel, _ in members for line in kernel.head))
-    body = (*sizes.lines(), *_joined(form, sizes.texts()))
+    lines = _joined(form, sizes.texts())
+    # What one side of a condition of the preprocessor has alone is unused on the other.
+    asked = any(line.startswith("#") for line in lines)
+    unused = [f"    (void)n{number};" for number in range(len(sizes.bases) * asked)]
+    body = (*unused, *lines)
     source = dataclasses.replace(members[0][0], head=heads, body=body)
     passed = [
         (kernel.symbol, tuple(base[number] for base in sizes.bases))
@@ -102,7 +106,6 @@ class _Numbers:
         self._columns = columns
         self.bases: list[tuple[int, ...]] = []
         self._names: dict[tuple[int, ...], str] = {}
-        self._made: list[str] = []
         differing = dict.fromkeys(c for c in columns if len(set(c)) > 1)
         for column in sorted(differing, key=lambda c: (sum(c), c)):
             self._add(column)
@@ -111,18 +114,12 @@ class _Numbers:
         for number, base in enumerate(self.bases):
             factor, more = _line(base, column)
             if factor:
-                name = f"m{len(self._made)}"
                 text = f"n{number}" + f" * {factor}" * (factor != 1)
                 text += f" {'-' if more < 0 else '+'} {abs(more)}" if more else ""
-                self._made.append(f"    const int32_t {name} = {text};")
-                self._names[column] = name
+                self._names[column] = f"({text})"
                 return
         self._names[column] = f"n{len(self.bases)}"
         self.bases.append(column)
-
-    def lines(self) -> list[str]:
-        """C of those that are worked out."""
-        return self._made
 
     def texts(self) -> list[str]:
         """C of each number."""

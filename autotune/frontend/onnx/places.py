@@ -12,7 +12,8 @@ import numpy as np
 from autotune.errors import LengthError, ModelError
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
 from autotune.frontend.places import elements, row_places, rows
-from autotune.frontend.views import positive_axis
+from autotune.frontend.views import counted_up, positive_axis
+from autotune.sizes import any_size
 from autotune.types import Array, dense_strides
 
 UNSHAPED = (
@@ -35,9 +36,8 @@ def gather_nd(n: NodeContext) -> str:
     batch = n.integer("batch_dims", 0)
     if batch:
         # The coordinates within the batch are told by where an index lies.
-        grid = np.indices(places[:-1], dtype=np.int64)[:batch]
-        own = n.constant(np.moveaxis(grid, 0, -1), "int64")
-        indices = n.op("concat", own, n.cast(indices, "int64"), axis=len(places) - 1)
+        own = [n.reshape(_place(n, places[:-1], d), (*places[:-1], 1)) for d in range(batch)]
+        indices = n.op("concat", *own, n.cast(indices, "int64"), axis=len(places) - 1)
     table, depth = rows(n, x, n.shape(indices))
     picked = n.op("gather", table, row_places(n, indices, shape[:depth]), axis=0)
     return n.reshape(picked, (*places[:-1], *shape[depth:]))
@@ -94,14 +94,21 @@ def reverse_sequence(n: NodeContext) -> str:
         )
     counts = n.reshape(counts, (1, shape[1]) if batch else (shape[0], 1))
     counts = n.op("min", n.op("max", counts, n.like(0, counts)), n.like(shape[time], counts))
-    grid = np.indices(shape[:2])
-    own = n.constant(grid[time], "int64")
+    own = _place(n, shape[:2], time)
     turned = n.op("sub", n.op("sub", counts, n.like(1, counts)), own)
     place = n.op("where", n.op("lt", own, counts), turned, own)
-    strides = dense_strides(shape[:2])
-    flat = n.op("mul", place, n.constant(strides[time], "int64"))
-    flat = n.op("add", flat, n.constant(grid[batch] * strides[batch], "int64"))
+    strides = [n.constant(stride, "int64") for stride in dense_strides(shape[:2])]
+    flat = n.op("mul", place, strides[time])
+    flat = n.op("add", flat, n.op("mul", _place(n, shape[:2], batch), strides[batch]))
     return n.op("gather", n.reshape(x, (shape[0] * shape[1], *shape[2:])), flat, axis=0)
+
+
+def _place(n: NodeContext, shape: tuple[int, ...], axis: int) -> str:
+    """The coordinate of every element along an axis."""
+    if not any_size(shape):
+        return n.constant(np.indices(shape)[axis], "int64")
+    extents = [extent if at == axis else 1 for at, extent in enumerate(shape)]
+    return n.op("expand", n.reshape(counted_up(n, 0, shape[axis]), extents), shape=shape)
 
 
 @importer("CumProd")

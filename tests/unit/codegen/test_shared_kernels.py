@@ -38,9 +38,8 @@ def test_numbers_that_differ_become_parameters_and_what_follows_from_them_is_wor
     assert (
         text
         == """\
-    const int32_t m0 = n0 + 7;
     for (ix n = 0; n < n0; n++) {
-        o0_[n * n1 + 1] = i0_[n * n1] * 0x1.8p-3f + 2.5e3f + m0;
+        o0_[n * n1 + 1] = i0_[n * n1] * 0x1.8p-3f + 2.5e3f + (n0 + 7);
     }"""
     )
     assert [(now.call.symbol, now.behind) for now in calls] == [
@@ -85,3 +84,9 @@ def test_kernels_alike_to_the_last_number_are_one_that_is_told_nothing() -> None
     )
     assert [k.sizes for k in kernels] == [0]
     assert (calls[0].call.symbol, calls[0].behind) == ("a", "")
+
+
+def test_a_size_that_one_compiler_sees_is_no_unused_one_for_others() -> None:
+    lines = [("#if X", f"    x = {n};", "#else", "    x = y;", "#endif") for n in (1, 2)]
+    ((first,), _) = shared_kernels([kernel(s, *b) for s, b in zip("ab", lines, strict=True)], [])
+    assert first.source.body == ("    (void)n0;", "#if X", "    x = n0;", *lines[0][2:])

@@ -35,7 +35,7 @@ def check(
     *,
     given: type = np.float32,
     made: type = np.float32,
-) -> None:
+) -> SizedModel:
     """From x to y, at both ends of the ranges and two sizes between."""
     graph = helper.make_graph(
         nodes,
@@ -60,6 +60,7 @@ def check(
         np.testing.assert_allclose(
             compiled.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5, err_msg=str(sizes)
         )
+    return compiled
 
 
 def sized(allowed: tuple[int, ...], share: float) -> int:
@@ -182,3 +183,45 @@ def test_attention_over_sequences_that_lie_across_batches() -> None:
     ]
     constants = {"w": weights(8, 8), "v": weights(8, 8), "one": numbers(1)}
     check(nodes, ["N", "S", 8], constants, {"N": (1, 4), "S": (1, 50)})
+
+
+@pytest.mark.parametrize("time", [0, 1])
+def test_sequences_turned_around(time: int) -> None:
+    """Each up to a length of its own, which the run finds."""
+    nodes = [
+        node("ReduceMax", ["x"], ["most"], axes=[time, 2], keepdims=0),
+        node("Abs", ["most"], ["far"]),
+        node("Cast", ["far"], ["whole"], to=TensorProto.INT64),
+        node("Add", ["whole", "one"], ["lengths"]),
+        node("ReverseSequence", ["x", "lengths"], ["y"], time_axis=time, batch_axis=1 - time),
+    ]
+    shape: list[Any] = ["T", "N", 3] if time == 0 else ["N", "T", 3]
+    check(nodes, shape, {"one": numbers(1)}, {"N": (1, 4), "T": (8, 20)})
+
+
+def test_rows_picked_in_every_batch() -> None:
+    """The last and the first but one of each sequence, by GatherND with a batch."""
+    nodes = [
+        node("ReduceMax", ["x"], ["most"], axes=[1, 2], keepdims=1),
+        node("Mul", ["most", "nothing"], ["zeros"]),
+        node("Cast", ["zeros"], ["whole"], to=TensorProto.INT64),
+        node("Add", ["whole", "chosen"], ["places"]),
+        node("GatherND", ["x", "places"], ["y"], batch_dims=1),
+    ]
+    constants = {
+        "nothing": np.zeros(1, np.float32), "chosen": numbers(-1, 1).reshape(1, 2, 1)
+    }  # fmt: skip
+    check(nodes, ["N", "T", 3], constants, {"N": (1, 4), "T": (2, 20)})
+
+
+def test_squares_whose_length_no_size_makes_have_fast_kernels() -> None:
+    """(1 + S) by (1 + S) elements, as of a sequence behind a token of a class."""
+    nodes = [
+        node("Concat", ["x", "first"], ["all"], axis=0),
+        node("Transpose", ["all"], ["row"]),
+        node("Mul", ["all", "row"], ["pairs"]),
+        node("Softmax", ["pairs"], ["shares"], axis=0),
+        node("Transpose", ["shares"], ["y"]),
+    ]
+    compiled = check(nodes, ["S", 1], {"first": weights(1, 1)}, {"S": (16, 90)})
+    assert not [note for note in compiled.notes if "mul of" in note]
