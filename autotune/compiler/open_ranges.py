@@ -21,25 +21,35 @@ from autotune.tasks.at_sizes import deciding_lows
 
 ASSUMED_MOST = 1 << 16
 """Up to what a symbol without a range is open in one program."""
+FEW = 64
+"""Sizes up to here are rather left out than those beyond what is asked: images behind strides."""
+SHORT = 16
+"""Sizes that models are for whatever they have tables of."""
 MOST_TRIES = 12
 """Questions about sizes that may be left to sizes outside of the program."""
 Made = TypeVar("Made")
 
 
 def covered(
-    ranges: Mapping[str, SizeRange], make: Callable[[Mapping[str, SizeRange]], Made]
+    model: OpenModel,
+    ranges: Mapping[str, SizeRange],
+    make: Callable[[Mapping[str, SizeRange]], Made],
 ) -> Made:
     """What `make` gives for the largest part of the ranges that decides all it asks about sizes:
-    of the smallest images, nothing may be left behind a stride. Raises what `make` does."""
+    of the smallest images, nothing may be left behind a stride, and sequences end where a table of
+    positions does. Raises what `make` does."""
     tried = {name: _bounded(allowed) for name, allowed in ranges.items()}
+    unknown = [name for name, allowed in ranges.items() if allowed.most == LARGEST]
     for _ in range(MOST_TRIES):
         try:
             return make(tried)
         except UndecidedError as error:
-            lows = deciding_lows(error)
-            if not lows or any(not _has(tried[name], low) for name, low in lows.items()):
+            tried = _answered(model, tried, unknown, error)
+        except ModelError:
+            shorter = _shorter(model, tried, unknown)
+            if shorter is None:
                 raise
-            tried |= {name: _from(tried[name], low) for name, low in lows.items()}
+            tried, unknown = shorter, []
     return make(tried)
 
 
@@ -59,7 +69,7 @@ def _put_before_others(
         return []
     bounded = {name: _bounded(allowed) for name, allowed in ranges.items()}
     try:
-        graph = model.open_graph({n: symbol(n, a.least, a.most) for n, a in bounded.items()})
+        graph = _opened(model, bounded)
     except ModelError:  # whoever makes the program says what is wrong
         return []
     except NO_DEFECT:
@@ -83,8 +93,72 @@ def _bounded(allowed: SizeRange) -> SizeRange:
     return dataclasses.replace(allowed, most=max(ASSUMED_MOST, 2 * allowed.least))
 
 
-def _has(allowed: SizeRange, low: int) -> bool:
-    return low <= allowed.most
+def _answered(
+    model: OpenModel,
+    ranges: Mapping[str, SizeRange],
+    unknown: Collection[str],
+    error: UndecidedError,
+) -> dict[str, SizeRange]:
+    """Ranges that begin, or end, where a question about sizes has one answer: without a few short
+    ones, if that is enough; else no longer than asked, if nobody said how long. Raises the
+    error where there are none."""
+    lows = deciding_lows(error)
+    if any(low > ranges[name].most for name, low in lows.items()):
+        lows = {}
+    later = {**ranges, **{name: _from(ranges[name], low) for name, low in lows.items()}}
+    if lows and max(lows.values()) <= FEW and _imports(model, later, ()):
+        return later
+    shorter = _shorter(model, ranges, [name for name in unknown if name in _asked(error)])
+    if shorter is None and not lows:
+        raise error
+    return later if shorter is None else shorter
+
+
+def _shorter(
+    model: OpenModel, ranges: Mapping[str, SizeRange], names: Collection[str]
+) -> dict[str, SizeRange] | None:
+    """Ranges in which these symbols end where the model can be imported for all of them; None
+    where that is no matter of where they end. First all of them end at the same size, so that of
+    two that must not be too long together none takes all; then each may be longer."""
+
+    def upto(ends: Mapping[str, int]) -> dict[str, SizeRange]:
+        most = {n: dataclasses.replace(ranges[n], most=e) for n, e in ends.items()}
+        return {**ranges, **most}
+
+    found = {name: max(SHORT, ranges[name].least) for name in names}
+    if not names or not _imports(model, upto(found), names):
+        return None
+    for some in (list(names), *([name] for name in names)):
+        low, high = max(found[n] for n in some), max(ranges[n].most for n in some) + 1
+        at = high - 1
+        while high - low > 1:
+            tried = found | {n: min(max(at, found[n]), ranges[n].most) for n in some}
+            if _imports(model, upto(tried), names):
+                low, found = at, tried
+            else:
+                high = at
+            at = (low + high) // 2
+    return upto(found)
+
+
+def _imports(model: OpenModel, ranges: Mapping[str, SizeRange], names: Collection[str]) -> bool:
+    """Whether the model can be imported for all sizes, as far as these symbols decide."""
+    try:
+        _opened(model, ranges)
+    except ModelError:
+        return False
+    except UndecidedError as error:
+        return not _asked(error).intersection(names)
+    return True
+
+
+def _asked(error: UndecidedError) -> set[str]:
+    """Symbols that a question is about."""
+    return _names(error.question or ())
+
+
+def _opened(model: OpenModel, ranges: Mapping[str, SizeRange]) -> Graph:
+    return model.open_graph({n: symbol(n, a.least, a.most) for n, a in ranges.items()})
 
 
 def _from(allowed: SizeRange, low: int) -> SizeRange:

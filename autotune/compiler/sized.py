@@ -177,7 +177,7 @@ def _one_program(
 ) -> tuple[AnySizeProgram | None, str]:
     """The program, or why there is none: something must know a size."""
     try:
-        return covered(ranges, lambda some: open_program(model, some)), ""
+        return covered(model, ranges, lambda some: open_program(model, some)), ""
     except ModelError as error:
         _check_at_sizes(model, ranges)
         return None, described(error)

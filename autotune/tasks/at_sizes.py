@@ -21,7 +21,7 @@ from autotune.sizes import (
 )
 from autotune.types import Attr, Layout, Task, TaskValue
 
-LOWS = tuple(1 << n for n in range(1, 9))
+LOWS = tuple(1 << n for n in range(1, 12))
 """Least sizes that are tried."""
 
 

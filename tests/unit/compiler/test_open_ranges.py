@@ -8,11 +8,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import autotune
-from autotune.errors import FeedError
+from autotune.errors import FeedError, ModelError
 from autotune.runtime.sized import SizedModel
+from autotune.types import Array
 from tests.unit.compiler.open_models import convolutions
 
 
@@ -20,10 +21,12 @@ def single_model(
     nodes: Sequence[onnx.NodeProto],
     inputs: Mapping[str, Sequence[int | str]],
     outputs: Sequence[str],
+    weights: Mapping[str, Array] | None = None,
 ) -> onnx.ModelProto:
     ins = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
     outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
-    graph = helper.make_graph(nodes, "net", ins, outs)
+    tensors = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "net", ins, outs, tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -89,3 +92,24 @@ def test_rows_of_any_length_are_vectors(op: str) -> None:
             x = rng.standard_normal(shape).astype(np.float32) * 4
             want = peer.run(None, {"x": x})[0]
             np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
+
+
+def test_sequences_end_where_a_table_of_positions_does() -> None:
+    """Longer ones are said to be wrong as at any fixed size."""
+    rng = np.random.default_rng(3)
+    table = rng.standard_normal((48, 4)).astype(np.float32)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["end"], start=1, end=2),
+        helper.make_node("Slice", ["table", "zero", "end", "zero"], ["rows"]),
+        helper.make_node("Add", ["x", "rows"], ["y"]),
+    ]
+    weights = {"table": table, "zero": np.zeros(1, np.int64)}
+    proto = single_model(nodes, {"x": ["B", "S", 4]}, ["y"], weights)
+    with autotune.compile(proto) as model:
+        assert isinstance(model, SizedModel)
+        assert "serves B: 1 to 65536, S: 1 to 48; others" in model.notes[0]
+        for shape in ((3, 1, 4), (1, 48, 4), (2, 17, 4)):
+            x = rng.standard_normal(shape).astype(np.float32)
+            np.testing.assert_array_equal(model.run({"x": x})["y"], x + table[: shape[1]])
+        with pytest.raises(ModelError, match="do not broadcast"):
+            model.run({"x": np.zeros((1, 49, 4), np.float32)})
