@@ -261,24 +261,21 @@ def whole_kernels(
     task: Task, machine: Machine, sizes: Sizes, said: list[str], log: LogStore | None = None
 ) -> Iterator[OpenKernel]:
     """Kernels on loops of any length, the better ones first, by the schedules of single sizes:
-    those that a log knows, then of long odd sizes (no loop of them is as long as a vector by
-    chance), of representative ones, and plain loops. Some do from certain sizes on only; the
-    schedule of those sizes at their least follows, which does from there on."""
+    those that a log knows, then of odd sizes (no loop of them is as long as a vector by chance),
+    of representative ones, and plain loops. Some do from certain sizes on only."""
     task = merged(task)
     there = task_at(task, sizes)
-    for known in recorded(there, machine.target, log, said) if log else ():
-        yield from _on_loops(task, there, known.schedule, said)
-    plain: list[tuple[Task, Rule]] = []
-    samples = [*({**sizes, **odd} for odd in odd_sizes(task)), {**sizes}]
-    for sample in samples:
-        there = task_at(task, sample)
-        for rule in rules_for(there, machine.target):
-            if rule.name == PLAIN:
-                plain.append((there, rule))
-                continue
-            yield from _by_rule(task, there, machine, rule, said)
-    for there, rule in plain:
-        yield from _by_rule(task, there, machine, rule, said)
+    known = recorded(there, machine.target, log, said) if log else ()
+    for choice in known:
+        kernel = _on_loops(task, choice.schedule, said)
+        if kernel is not None:
+            yield dataclasses.replace(kernel, sample=there)
+    samples = [*({**sizes, **odd} for odd in odd_sizes(task)), sizes]
+    for plain in (False, True):
+        for there in (task_at(task, sample) for sample in samples):
+            for rule in rules_for(there, machine.target):
+                if (rule.name == PLAIN) == plain:
+                    yield from _by_rule(task, there, machine, rule, said)
 
 
 def _by_rule(
@@ -292,13 +289,12 @@ def _by_rule(
     except Exception as error:
         said.append(str(error))
         return
-    for kernel in _on_loops(task, there, schedule, said):
-        yield dataclasses.replace(kernel, plain=rule.name == PLAIN)
+    kernel = _on_loops(task, schedule, said)
+    if kernel is not None:
+        yield dataclasses.replace(kernel, sample=there, plain=rule.name == PLAIN)
 
 
-def _on_loops(
-    task: Task, there: Task, schedule: Schedule, said: list[str]
-) -> Iterator[OpenKernel]:
+def _on_loops(task: Task, schedule: Schedule, said: list[str]) -> OpenKernel | None:
     """A schedule of some sizes on loops of any length, for all sizes that it does for. Without
     what it asks for ahead of time, whose distances are those sizes'."""
     lows: dict[str, int] = {}
@@ -308,26 +304,21 @@ def _on_loops(
             program = apply_schedule(build_program(task_from(task, lows)), schedule)
         except NO_DEFECT:
             raise
-        except UndecidedError as error:
-            more = deciding_lows(error)
+        except Exception as error:
+            more = deciding_lows(error) if isinstance(error, UndecidedError) else {}
             if not more:
                 said.append(str(error))
-                return
+                return None
             lows |= more
-        except Exception as error:
-            said.append(str(error))
-            return
         else:
-            limited = [s for s in sorted(task_symbols(task), key=lambda s: s.name)
-                       if s.name in lows]  # fmt: skip
-            yield OpenKernel(
+            limited = sorted((s for s in task_symbols(task) if s.name in lows), key=str)
+            return OpenKernel(
                 program=with_symbols(program, task),
                 schedule=schedule,
                 extents=tuple(symbol(s.name, s.low, s.high) for s in limited),
                 lengths=tuple(lows[s.name] for s in limited),
-                sample=there,
             )
-            return
+    return None
 
 
 def odd_sizes(task: Task) -> Iterator[dict[str, int]]:
