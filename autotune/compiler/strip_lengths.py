@@ -21,7 +21,7 @@ from autotune.ops import OPS
 from autotune.sizes import greatest, is_size, least, symbols_of, value_at
 from autotune.tasks.flops import task_flops
 from autotune.tasks.samples import open_extents
-from autotune.types import Task
+from autotune.types import ITEM_BYTES, Task
 
 Amounts = npt.NDArray[np.int64]
 Column = npt.NDArray[np.float64]
@@ -59,7 +59,8 @@ def strip_lengths(task: Task, count: int, machine: Machine) -> list[tuple[int, .
     extents = open_extents(task)
     if not extents:
         return []
-    candidates = np.array(_candidates(extents, _places(task), _inside(task)), np.int64)
+    several = _candidates(extents, _places(task), _inside(task), _row(task, machine))
+    candidates = np.array(several, np.int64)
     drawn = _drawn(extents)
     cost = _costs(task, candidates, drawn, machine)
     fits_all = (candidates <= [least(e) for e in extents]).all(axis=1)
@@ -99,7 +100,19 @@ def _inside(task: Task) -> int:
     return math.prod(shape[innermost + 1 : -1])
 
 
-def _candidates(extents: Sequence[int], places: int, inside: int) -> list[tuple[int, ...]]:
+def _row(task: Task, machine: Machine) -> int:
+    """The least length along the innermost open dimension with which a strip may have several
+    rows: a vector, where elements that lie side by side are those along it."""
+    (output,) = task.by_role("output")
+    innermost = output.type.shape[-1]
+    if not is_size(innermost):
+        return 1
+    return min(machine.target.lanes(ITEM_BYTES[output.type.dtype]), greatest(innermost))
+
+
+def _candidates(
+    extents: Sequence[int], places: int, inside: int, row: int
+) -> list[tuple[int, ...]]:
     """All combinations of lengths that are worth a kernel."""
     known = DENSE if min(len(extents), places) == 1 else LENGTHS
     each = [_lengths(extent, known) for extent in extents]
@@ -107,7 +120,11 @@ def _candidates(extents: Sequence[int], places: int, inside: int) -> list[tuple[
         each[:-places] = [[1]] * (len(extents) - places)
     every = itertools.product(*each)
     most = max(1, MOST_ELEMENTS // inside)
-    return [lengths for lengths in every if math.prod(lengths) <= most]
+    return [
+        lengths
+        for lengths in every
+        if math.prod(lengths) <= most and (lengths[-1] >= row or max(lengths[:-1], default=1) == 1)
+    ]
 
 
 def _lengths(extent: int, known: Sequence[int]) -> list[int]:
