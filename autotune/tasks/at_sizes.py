@@ -21,7 +21,7 @@ from autotune.sizes import (
 )
 from autotune.types import Attr, Layout, Task, TaskValue
 
-LOWS = tuple(1 << n for n in range(1, 12))
+LOWS = tuple(1 << n for n in range(12))
 """Least sizes that are tried."""
 
 
@@ -96,19 +96,28 @@ def _size_at_zero(amount: int, name: str) -> int:
 
 
 def deciding_lows(error: UndecidedError) -> dict[str, int]:
-    """From which sizes on, by symbol, what could not be decided is; none where ranges end before
-    that, or it is no question of what is less."""
+    """From which sizes on, by symbol, what could not be decided is; as few symbols as that takes.
+    None where ranges end before that, or it is no question of what is less."""
     if error.question is None:
         return {}
-    symbols = symbols_of(error.question[0]) | symbols_of(error.question[1])
+    first, second = error.question
+    symbols = sorted(symbols_of(first) | symbols_of(second), key=lambda s: s.name)
     for low in LOWS:
         lows = {s.name: low for s in symbols if s.low < low}
         if any(s.high < low for s in symbols):
             return {}
-        first, second = (_size_from(amount, lows) for amount in error.question)
-        if surely_less(first, second) or surely_at_most(second, first):
+        if _is_decided(first, second, lows):
+            for name in list(lows):
+                fewer = {n: low for n in lows if n != name}
+                lows = fewer if _is_decided(first, second, fewer) else lows
             return lows
     return {}
+
+
+def _is_decided(first: int, second: int, lows: Mapping[str, int]) -> bool:
+    """Whether the one is less than the other, or not, at all sizes from these on."""
+    one, two = _size_from(first, lows), _size_from(second, lows)
+    return surely_less(one, two) or surely_at_most(two, one)
 
 
 def _size_from(amount: int, lows: Mapping[str, int]) -> int:

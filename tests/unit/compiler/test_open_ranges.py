@@ -11,8 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import autotune
-from autotune.errors import FeedError, ModelError
+from autotune.errors import FeedError, ModelError, UndecidedError
 from autotune.runtime.sized import SizedModel
+from autotune.sizes import symbol
+from autotune.tasks.at_sizes import deciding_lows
 from autotune.types import Array
 from tests.unit.compiler.open_models import convolutions
 
@@ -113,3 +115,17 @@ def test_sequences_end_where_a_table_of_positions_does() -> None:
             np.testing.assert_array_equal(model.run({"x": x})["y"], x + table[: shape[1]])
         with pytest.raises(ModelError, match="do not broadcast"):
             model.run({"x": np.zeros((1, 49, 4), np.float32)})
+
+
+def test_of_a_question_few_symbols_are_limited() -> None:
+    """B images of H rows behind a stride of four: H is to be at least 4, B need not be."""
+    b, h = symbol("B"), symbol("H")
+    with pytest.raises(UndecidedError) as caught:
+        assert b * (h // 4) > 0
+    assert deciding_lows(caught.value) == {"H": 4}
+    with pytest.raises(UndecidedError) as caught:
+        assert symbol("S", 0, 9) > 0
+    assert deciding_lows(caught.value) == {"S": 1}
+    with pytest.raises(UndecidedError) as caught:
+        assert symbol("S", 1, 9) >= 30 - symbol("T", 1, 9) * 4
+    assert deciding_lows(caught.value) == {"T": 8}
