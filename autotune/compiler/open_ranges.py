@@ -65,7 +65,7 @@ def _put_before_others(
     model: OpenModel, ranges: Mapping[str, SizeRange], names: Collection[str]
 ) -> list[str]:
     """Symbols of these that count rows which others are put behind, and nothing else."""
-    if len(ranges) == len(names) == 1:  # there are others, of which some are put behind
+    if not names or len(ranges) == 1:  # what is put behind has a size of its own
         return []
     bounded = {name: _bounded(allowed) for name, allowed in ranges.items()}
     try:

@@ -122,7 +122,7 @@ def test_kill_minus_9_of_the_workers_loses_no_result(subject: Subject) -> None:
 
     requests = tuple(fakes.request(fakes.SLOW) for _ in range(3))
     results = subject.runner.measure(requests, kill)
-    assert [r.status for r in results] == [Status.OK] * 3
+    assert [r.status for r in results] == [Status.OK] * 3, results
     assert pids != subject.worker_pids()
 
 
@@ -133,4 +133,4 @@ def test_kill_minus_9_during_a_candidate_is_retried(subject: Subject) -> None:
     timer.start()
     results = subject.runner.measure((fakes.request(fakes.SLOW), fakes.request(fakes.GOOD)))
     timer.join()
-    assert [r.status for r in results] == [Status.OK, Status.OK]
+    assert [r.status for r in results] == [Status.OK, Status.OK], results
