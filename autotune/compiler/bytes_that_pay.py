@@ -27,6 +27,8 @@ from autotune.types import Task
 _SURE = 0.95
 """Share of its predicted time on bytes that a contraction has to take in float32 to stay there:
 bytes were asked for."""
+_WORTH_S = 1e-6
+"""Seconds that it has to take less: predictions tell no smaller ones."""
 _CLEAR = 0.6
 """Share of one predicted time in the other below which neither is worth measuring."""
 
@@ -76,7 +78,8 @@ def _slower(graph: Graph, lowered: Lowered, contractions: frozenset[str], costs:
     for value, kernels in found.items():
         measured = costs.measured(kernels.floats, kernels.lowered)
         times[value] = measured or costs.expected(kernels.floats, kernels.lowered)
-        if times[value][0] < times[value][1] * (1.0 if measured else _SURE):
+        floats_s, bytes_s = times[value]
+        if floats_s < bytes_s * (1.0 if measured else _SURE) - _WORTH_S:
             slower[value] = times[value]
     ways: Sequence[Mapping[str, _Times]] = ({}, slower, times)
     graphs = (on_bytes, lowered(named, frozenset(slower)), named) if slower else (on_bytes,)
