@@ -159,7 +159,7 @@ def _absolute(n: OperatorContext) -> Array:
 
 
 def _reciprocal_roots(n: OperatorContext) -> Array:
-    """Of what is at least zero; the largest byte of zero."""
+    """Reciprocal roots of what is at least zero; the largest byte of zero."""
     scale = 1 / float(np.sqrt(np.float32(n.tensor(0).scale)) * np.float32(n.result().scale))
     multiplier, shift = fixed.quantized_multipliers(np.asarray(scale))
     out = np.full(_ALL.shape, 127, np.int64)

@@ -30,7 +30,7 @@ class Variables:
     def __init__(self, builder: GraphBuilder, model: Any) -> None:
         self._builder, self._model = builder, model
         self._names: dict[int, str] = {}
-        """Of handles, by number of their tensors."""
+        """Names of handles, by number of their tensors."""
         self._initial: dict[str, Array] = {}
         """By variable, as the file has it."""
         self._masks: dict[str, str | None] = {}
