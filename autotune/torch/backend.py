@@ -22,6 +22,7 @@ from autotune.defects import NO_DEFECT, raised
 from autotune.frontend.torch.decompositions import decompositions
 from autotune.torch.gradients import Differentiable, differentiates, with_gradients
 from autotune.torch.graph import CompiledGraph
+from autotune.torch.indices import listed_indices
 from autotune.torch.model_parts import parts_of
 from autotune.torch.options import CompileOptions
 from autotune.torch.pieces import CompileGraph
@@ -144,7 +145,7 @@ def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTrace
         return compile_(graph, given, weights if len(given) == len(every) else {})
 
     make = aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())
-    return make(module, inputs)
+    return make(listed_indices(module), inputs)
 
 
 def _weights_among(inputs: Sequence[Any]) -> list[torch.Tensor]:
