@@ -131,11 +131,9 @@ def _x86_dots(has: set[str], width: int) -> Iterator[Instruction]:
     if ("avx512vnni" in has and vector) or ("avxvnni" in has and not long):
         yield _dot("int8", "vpdpbusd", width, width, f"x86.avx512.vpdpbusd.{bits}")
     elif not long or "avx512bw" in has:
-        vector, words = f"<{width // 4} x i32>", f"<{width // 2} x i16>"
+        sums, words = f"<{width // 4} x i32>", f"<{width // 2} x i16>"
         intrinsic = f"llvm.x86.{_PAIR_WORDS[width]}"
-        yield PairedBytes(
-            "int8", "pmaddwd", width, width, vector, words, intrinsic, adds_first=True
-        )
+        yield PairedBytes("int8", "pmaddwd", width, width, sums, words, intrinsic, adds_first=True)
 
 
 def _fma(kind: str, element: str, lanes: int, width: int) -> Instruction:
