@@ -39,6 +39,9 @@ class SizeSymbol:
     low: int = 1
     high: int = UNBOUNDED
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high:
             raise ValueError(f"range of {self.name} must be 0 <= low <= high, got {self}")
@@ -63,9 +66,11 @@ class Size:
 
     def __init__(self, terms: tuple[tuple[Product, int], ...]) -> None:
         self.terms = terms
-        self._hash = hash(terms)
+        self._hash: int | None = None
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self.terms)
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -84,7 +89,18 @@ class Size:
     # -------------------------------------------------------------------------------- arithmetic
 
     def __add__(self, other: object) -> int:
+        if isinstance(other, int):
+            return cast(int, self._plus(other))
         return _sum([*self.terms, *_terms(other)]) if _is_amount(other) else NotImplemented
+
+    def _plus(self, number: int) -> Size:
+        """A sum's number comes first, so the order of the others stays."""
+        first, *rest = self.terms
+        if not first[0]:
+            number += first[1]
+        else:
+            rest = [first, *rest]
+        return Size((((), number), *rest) if number else tuple(rest))
 
     __radd__ = __add__
 
@@ -94,12 +110,16 @@ class Size:
     def __sub__(self, other: object) -> int:
         if not _is_amount(other):
             return NotImplemented
+        if isinstance(other, int):
+            return cast(int, self._plus(-other))
         return _sum([*self.terms, *((p, -c) for p, c in _terms(other))])
 
     def __rsub__(self, other: object) -> int:
         return -self + other if _is_amount(other) else NotImplemented
 
     def __mul__(self, other: object) -> int:
+        if isinstance(other, int):
+            return cast(int, Size(tuple((p, c * other) for p, c in self.terms))) if other else 0
         if not _is_amount(other):
             return NotImplemented
         return _sum(
@@ -385,6 +405,7 @@ def _factor_text(factor: Factor) -> str:
     )
 
 
+@functools.lru_cache(maxsize=65536)
 def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:
     return len(product), tuple(map(_factor_text, product))
 
