@@ -10,8 +10,7 @@ forms: equal for all values, or not. An order that the symbols' ranges do not de
 refuse it): code that was made for known sizes fails loudly where it needs one. `least` and
 `greatest` are bounds, `surely_less` and `surely_at_most` ask without raising.
 
-To the type checker a Size is an `int`, which spares every signature between the importer and the
-code generators a second type that most of them never look at.
+To the type checker a Size is an `int`: most signatures never look at which of the two it is.
 """
 
 from __future__ import annotations
@@ -39,9 +38,6 @@ class SizeSymbol:
     low: int = 1
     high: int = UNBOUNDED
 
-    def __hash__(self) -> int:
-        return hash(self.name)
-
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high:
             raise ValueError(f"range of {self.name} must be 0 <= low <= high, got {self}")
@@ -66,11 +62,10 @@ class Size:
 
     def __init__(self, terms: tuple[tuple[Product, int], ...]) -> None:
         self.terms = terms
-        self._hash: int | None = None
+        self._hash = 0  # not known yet
 
     def __hash__(self) -> int:
-        if self._hash is None:
-            self._hash = hash(self.terms)
+        self._hash = self._hash or hash(self.terms)
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -89,18 +84,11 @@ class Size:
     # -------------------------------------------------------------------------------- arithmetic
 
     def __add__(self, other: object) -> int:
-        if isinstance(other, int):
-            return cast(int, self._plus(other))
+        if isinstance(other, int):  # a sum's number comes first: the order of the others stays
+            there = not self.terms[0][0]
+            number = other + self.terms[0][1] * there
+            return cast(int, Size(_terms(number) * bool(number) + self.terms[there:]))
         return _sum([*self.terms, *_terms(other)]) if _is_amount(other) else NotImplemented
-
-    def _plus(self, number: int) -> Size:
-        """A sum's number comes first, so the order of the others stays."""
-        first, *rest = self.terms
-        if not first[0]:
-            number += first[1]
-        else:
-            rest = [first, *rest]
-        return Size((((), number), *rest) if number else tuple(rest))
 
     __radd__ = __add__
 
@@ -108,11 +96,7 @@ class Size:
         return self * -1
 
     def __sub__(self, other: object) -> int:
-        if not _is_amount(other):
-            return NotImplemented
-        if isinstance(other, int):
-            return cast(int, self._plus(-other))
-        return _sum([*self.terms, *((p, -c) for p, c in _terms(other))])
+        return self + -other if _is_amount(other) else NotImplemented
 
     def __rsub__(self, other: object) -> int:
         return -self + other if _is_amount(other) else NotImplemented
@@ -204,8 +188,7 @@ def value_at(amount: int, values: Mapping[str, int]) -> int:
 
 
 def least(amount: int) -> int:
-    """A lower bound that holds for all values; the least value itself where every term of the
-    sum grows with the symbols."""
+    """A lower bound for all values; the least one itself where all terms grow with the symbols."""
     return _least(amount, _DEEPEST)
 
 

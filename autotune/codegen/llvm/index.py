@@ -156,7 +156,9 @@ class IndexWriter(ElementWriter, ABC):
         if not is_size(value):
             return str(value)
         if value not in self._amounts:
-            self._amounts[value] = amount_text(value, lambda text: self.pure(0, text), self.symbols)
+            self._amounts[value] = amount_text(
+                value, lambda text: self.pure(0, text), self.symbols
+            )
         return self._amounts[value]
 
     def _times(self, depth: int, name: str, factor: int) -> str:
