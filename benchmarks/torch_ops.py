@@ -117,7 +117,7 @@ class _Told:
         self.graphs = 0
         self.lines: list[str] = []
         self._handler = logging.Handler()
-        self._handler.emit = lambda r: self.lines.append(r.getMessage())  # type: ignore[method-assign]
+        self._handler.emit = lambda r: self.lines.append(r.getMessage())  # type: ignore[assignment, method-assign]
         self._caught = warnings.catch_warnings(record=True)
         self._warned: list[Any] | None = None
 

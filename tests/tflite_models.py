@@ -20,13 +20,16 @@ flatbuffers = pytest.importorskip("flatbuffers")
 _TYPES = {
     "float32": "FLOAT32", "int32": "INT32", "int8": "INT8", "int64": "INT64", "uint8": "UINT8",
     "int16": "INT16", "bool": "BOOL", "float16": "FLOAT16",
+    "resource": "RESOURCE",
 }  # fmt: skip
 _VERSIONS = {
     "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "EXPAND_DIMS": 1,
     "HARD_SWISH": 1, "RELU_N1_TO_1": 1, "SQUEEZE": 1, "ARG_MAX": 2, **dict.fromkeys((
-        "CEIL", "COS", "CUMSUM", "DENSIFY", "DEPTH_TO_SPACE", "ELU", "FLOOR", "LOGICAL_AND",
-        "LOGICAL_NOT", "LOGICAL_OR", "NEG", "POW", "PRELU", "RANK", "ROUND", "SHAPE", "SIN",
-        "SQUARE", "ZEROS_LIKE",
+        "ADD_N", "ASSIGN_VARIABLE", "CALL_ONCE", "CEIL", "COS", "CUMSUM", "DENSIFY",
+        "DEPTH_TO_SPACE", "ELU", "FLOOR",
+        "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "NEG", "ONE_HOT", "POW", "PRELU", "RANK",
+        "REDUCE_ALL", "REDUCE_ANY", "RELU_0_TO_1", "ROUND", "SHAPE", "SIN", "SQUARE", "VAR_HANDLE",
+        "READ_VARIABLE", "ZEROS_LIKE",
     ), 1),
 }  # fmt: skip
 """Versions of operators as kernels register them, where it is not the second."""
@@ -115,15 +118,29 @@ def activation(kind: str, value: int = NONE) -> tuple[str, dict[str, Any]]:
 
 
 def tflite_bytes(
-    operators: Sequence[Operator], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    operators: Sequence[Operator],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    once: Sequence[Operator] = (),
 ) -> bytes:
-    """The file of a model; tensors are told apart by identity."""
+    """The file of a model; tensors are told apart by identity. `once`: the operators of a second
+    graph, which one of the first names."""
     model = schema.ModelT()
     model.version, model.description = 3, b"a test's"
+    model.buffers, model.operatorCodes = [schema.BufferT()], []
+    model.subgraphs = [_graph(model, operators, inputs, outputs)]
+    if once:
+        model.subgraphs.append(_graph(model, once, (), ()))
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def _graph(
+    model: Any, operators: Sequence[Operator], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> Any:
     graph = schema.SubGraphT()
-    graph.name = b"main"
-    model.buffers, graph.tensors, graph.operators, model.operatorCodes = [], [], [], []
-    model.buffers.append(schema.BufferT())
+    graph.name, graph.tensors, graph.operators = b"main", [], []
     numbers: dict[int, int] = {}
 
     def number(tensor: Tensor | None) -> int:
@@ -153,10 +170,7 @@ def tflite_bytes(
                 setattr(made.builtinOptions, name, value)
         graph.operators.append(made)
     graph.outputs = [number(t) for t in outputs]
-    model.subgraphs = [graph]
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
+    return graph
 
 
 def _tensor(model: Any, tensor: Tensor, name: str) -> Any:
@@ -204,9 +218,9 @@ def _sparse(tensor: Tensor) -> tuple[Any, Array]:
     return made, blocks[there]
 
 
-def judged(model: bytes, arrays: Sequence[Array]) -> list[Array]:
+def judged(model: bytes, arrays: Sequence[Array], *, reference: bool = True) -> list[Array]:
     """Outputs by TensorFlow Lite's reference kernels; those of its others where an operator has
-    none."""
+    none, or without `reference`."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     def of(kernels: OpResolverType) -> Any:
@@ -214,10 +228,11 @@ def judged(model: bytes, arrays: Sequence[Array]) -> list[Array]:
             model_content=model, experimental_op_resolver_type=kernels, num_threads=1
         )
 
+    others = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
-        judge = of(OpResolverType.BUILTIN_REF)
+        judge = of(OpResolverType.BUILTIN_REF if reference else others)
     except ValueError:
-        judge = of(OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+        judge = of(others)
     judge.allocate_tensors()
     for about, array in zip(judge.get_input_details(), arrays, strict=True):
         judge.set_tensor(about["index"], array)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import sys
 from typing import TYPE_CHECKING
 
 from autotune.cli import flags, models
@@ -11,7 +13,11 @@ from autotune.command_line import Parser
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
+    from autotune.runtime.image_file import Image
     from autotune.target import Target
+
+GROWN = 1.1
+"""Bytes of weights over those in the model's file, from which on it is said."""
 
 
 def arguments(parser: Parser) -> None:
@@ -70,8 +76,30 @@ def run(options: argparse.Namespace) -> None:
         options.output,
         ExportOptions(format=options.format, weights=options.weights, prefix=options.prefix),
     )
+    if not ready and not options.size and (more := grown(options.model, model.image)):
+        print(f"note: {more}", file=sys.stderr)
     for path in written:
         print(f"{path}: {path.stat().st_size} bytes")
+
+
+def grown(path: str, image: Image) -> str:
+    """What to say of weights that take a tenth more bytes than in the model's file, or more."""
+    if not path.endswith(".onnx"):
+        return ""
+    import onnx
+
+    own = sum(
+        math.prod(w.dims) * onnx.helper.tensor_dtype_to_np_dtype(w.data_type).itemsize
+        for w in onnx.load(path, load_external_data=False).graph.initializer
+    )
+    constants = image.constants
+    taken = len(constants) if isinstance(constants, bytes | memoryview) else constants.nbytes
+    if taken < GROWN * own:
+        return ""
+    return (
+        f"weights take {taken / 1e6:.1f} MB, of {own / 1e6:.1f} MB in the model: transformed ones "
+        "are faster; --size leaves them as they are, and says what that costs"
+    )
 
 
 def _source_target(options: argparse.Namespace) -> Target:

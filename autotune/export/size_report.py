@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from autotune.codegen.base import CONTROL
 from autotune.codegen.elf.objects import EXECUTE, UNDEFINED, WRITE, read_elf
+from autotune.codegen.wasm.leb import LebReader
+from autotune.codegen.wasm.module import PAGE_BYTES
+from autotune.codegen.wasm.objects import CODE, MAGIC, MEMORIES
 from autotune.export.interface import Frame
 from autotune.runtime.image import ENTRY_SYMBOL, ModelImage
 from autotune.runtime.open_image import OpenImage
@@ -67,6 +70,35 @@ def open_sizes_of(image: OpenImage, face: Frame) -> ExportSizes:
     called = (name for name in image.table.drivers if name not in CONTROL)
     drivers = Counter(name.removesuffix("_run") for name in called)
     return _counted(image.objects, drivers, face)
+
+
+def source_sizes(image: ModelImage | OpenImage, face: Frame) -> str:
+    """Those of a model in C, as text: code and stack are what a compiler makes of it."""
+    rows = {"weights": face.weight_bytes, "memory of an instance": face.memory_bytes}
+    told = "code and stack are your compiler's: cc -c -Os -fstack-usage model.c && size model.o"
+    return _table(rows, image, told)
+
+
+def module_sizes(image: ModelImage | OpenImage, module: bytes, weights: int) -> str:
+    """Those of a WebAssembly module, as text; its memory grows for open sizes."""
+    reader, code, pages = LebReader(module, len(MAGIC)), 0, 0
+    while reader:
+        kind, section = reader.byte(), LebReader(reader.block())
+        if kind == CODE:
+            code = len(section.data)
+        elif kind == MEMORIES:
+            _count, _limits, pages = section.number(), section.byte(), section.number()
+    rows = {"code": code, "weights": weights, "memory, all in it": pages * PAGE_BYTES}
+    return _table(rows, image)
+
+
+def _table(rows: Mapping[str, int], image: ModelImage | OpenImage, told: str = "") -> str:
+    lines = ["bytes", *(f"{name:<32}{nbytes:>12}" for name, nbytes in rows.items())]
+    if isinstance(image, ModelImage):
+        calls = Counter(kernel.symbol for kernel in image.kernels)
+        lines += ["", f"{'kernel':<40}{'calls':>6}"]
+        lines += [f"{name:<40}{count:>6}" for name, count in calls.items()]
+    return "\n".join([*lines, *(["", told] if told else []), ""])
 
 
 def _counted(objects: Iterable[bytes], calls: Mapping[str, int], face: Frame) -> ExportSizes:

@@ -35,7 +35,7 @@ from autotune.export.open_interface import open_interface
 from autotune.export.open_wasm_module import open_wasm_module
 from autotune.export.runtime_wheel import runtime_wheel
 from autotune.export.seal import Description, seal, sealed
-from autotune.export.size_report import ExportSizes, open_sizes_of, sizes_of
+from autotune.export.size_report import module_sizes, open_sizes_of, sizes_of, source_sizes
 from autotune.export.wasm_module import wasm_module
 from autotune.export.wasm_text import module_text, program_text, types_text
 from autotune.runtime.image_file import Image, image_bytes
@@ -87,19 +87,21 @@ def exported_files(image: Image, options: ExportOptions) -> Files:
         image = image.alone
         return _open_files(image, options, said)
     if options.format == "wasm":
+        module = wasm_module(image, said)
         return {
-            "model.wasm": wasm_module(image, said),
+            "model.wasm": module,
             "model.mjs": module_text().encode(),
             "model.d.mts": types_text(image).encode(),
             "main.mjs": program_text().encode(),
+            **_told(module_sizes(image, module, image.constants.nbytes)),
         }
     kept = options.format != "c"
     face = interface_of(image, options.prefix, keeps_pointers=kept)
     model = _exported(image, face, options, said)
     if options.format == "c":
-        files = _sources(c_text(image, model), said)
+        files = _sources(c_text(image, model), said) | _told(source_sizes(image, model.face))
     else:
-        report = sizes_of(image, model.face)
+        report = sizes_of(image, model.face).text()
         files = _objects(image, model, api_text(model), options, said) | _told(report)
     files |= {
         "model.h": header_text(model, image.name).encode(),
@@ -112,20 +114,23 @@ def _open_files(image: OpenImage, options: ExportOptions, said: Description) -> 
     """Those of a model of open sizes."""
     if options.format == "wasm":
         model = _exported(image, open_interface(image, options.prefix), options, said)
+        module = open_wasm_module(image, model, said)
         return {
-            "model.wasm": open_wasm_module(image, model, said),
+            "model.wasm": module,
             "model.mjs": module_text(open_sizes=True).encode(),
             "model.d.mts": types_text(image).encode(),
             "main.mjs": program_text(open_sizes=True).encode(),
+            **_told(module_sizes(image, module, model.face.weight_bytes)),
         }
     model = _exported(image, open_interface(image, options.prefix), options, said)
     if options.format == "c":
         return {
             **_sources(open_c_text(image, model), said),
+            **_told(source_sizes(image, model.face)),
             "model.h": open_header_text(model, image.name).encode(),
             "main.c": main_text(options.prefix, open_sizes=True).encode(),
         }
-    text, report = open_api_text(image, model), open_sizes_of(image, model.face)
+    text, report = open_api_text(image, model), open_sizes_of(image, model.face).text()
     files = {
         **_objects(image, model, text, options, said),
         **_told(report),
@@ -157,8 +162,8 @@ def _outside(image: Image, model: Exported[Frame]) -> Files:
     return {"model.weights": b"".join((image.constants.data, model.seal))}
 
 
-def _told(report: ExportSizes) -> Files:
-    return {"sizes.txt": report.text().encode()}
+def _told(report: str) -> Files:
+    return {"sizes.txt": report.encode()}
 
 
 def _sources(text: str, said: Description) -> Files:

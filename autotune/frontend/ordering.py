@@ -137,3 +137,13 @@ def _ranked(n: Assembler, rows: str, count: int, largest: bool) -> str:
     if count == extent:
         return sorted_
     return n.op("slice", sorted_, starts=(0, 0), stops=(number, count), steps=(1, 1))
+
+
+def backward(n: Assembler, x: str) -> str:
+    """Numbers in the reverse order. The least integer has no negative: counted down from the
+    greatest, whose bits are those of -1 where there is a sign."""
+    if n.dtype(x).startswith("float"):
+        return n.op("neg", x)
+    unsigned = n.dtype(x).startswith("uint")
+    top = int(np.iinfo(n.dtype(x)).max) if unsigned else -1
+    return n.op("sub", n.like(top, x), x)

@@ -20,8 +20,9 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from autotune.defects import NO_DEFECT, raised
 from autotune.frontend.torch.decompositions import decompositions
-from autotune.torch.gradients import Differentiable
+from autotune.torch.gradients import Differentiable, differentiates, with_gradients
 from autotune.torch.graph import CompiledGraph
+from autotune.torch.indices import listed_indices
 from autotune.torch.model_parts import parts_of
 from autotune.torch.options import CompileOptions
 from autotune.torch.pieces import CompileGraph
@@ -68,8 +69,13 @@ def compiled_by(
     recording = torch.is_grad_enabled() and any(
         isinstance(t, torch.Tensor) and t.requires_grad for t in inputs
     )
+    inner = torch.is_grad_enabled() and differentiates(module)
+    if recording and inner:
+        _LOGGER.warning("a graph runs in PyTorch: it records gradients of gradients")
+        return module
     with torch.no_grad():
-        compiled, impure = compiled_graph(module, inputs, compile_, min_gain)
+        whole = with_gradients(module) if inner else module
+        compiled, impure = compiled_graph(whole, inputs, compile_, min_gain)
     if compiled is None:
         # As PyTorch recorded it, with nothing around it, which small graphs would take longer for.
         return module.forward
@@ -109,6 +115,8 @@ def compiled_graph(
     facts = None if context is None else context.fw_metadata
     pure = _is_pure(facts)
     impure = "draws random numbers" if any(run.random for run in runs) else ""
+    if any(run.aliased for run in runs):
+        impure = "gives views of its results"
     if pure and len(runs) == 1 and _is_plain(facts, inputs):
         # What AOTAutograd wraps around it would do nothing, for some microseconds a call.
         (direct,) = runs
@@ -137,7 +145,7 @@ def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTrace
         return compile_(graph, given, weights if len(given) == len(every) else {})
 
     make = aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())
-    return make(module, inputs)
+    return make(listed_indices(module), inputs)
 
 
 def _weights_among(inputs: Sequence[Any]) -> list[torch.Tensor]:

@@ -1,9 +1,9 @@
 """The predicted speed-up of a piece over eager, from what calls of each cost. In: a piece and what
 its nodes give. Out: a factor, before anything is compiled.
 
-The work of kernels is taken to be the same on both sides: what is known before compiling is that
-eager calls one for each operator, and ours is called once. So small pieces are eager's, and the
-larger the work, the nearer the factor is to 1 or above it.
+The work of kernels is taken to be the same on both sides, but for what is known to be slow here:
+what is known before compiling is that eager calls one for each operator, and ours is called once.
+So small pieces are eager's, and the larger the work, the nearer the factor is to 1 or above it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from autotune.frontend.torch.dtypes import HALVES
 from autotune.torch.split import GraphPiece
 
 OPERATOR_S, VIEW_S = 2.6e-6, 0.9e-6
@@ -27,6 +28,16 @@ CALL_S, PORT_S = 1.6e-6, 0.5e-6
 """Ours of a piece, and what each of its inputs and outputs adds; measured as lookups are."""
 BYTE_S, FLOP_S = 5e-11, 2e-11
 """20 GB/s, 50 GFLOP/s: about what one core does without tuning."""
+HALF_PORT_S = 2.5e-10
+"""What it takes to widen or narrow an element of 16 bits that a piece takes or gives, computed in
+float32; measured on one core of Zen 4, large tensors."""
+DOUBLE_PRODUCT, DOUBLE_FUNCTION = 40.0, 3.0
+"""Our time over eager's of matrix products and of functions in float64, which have no tiles and no
+vectors here; measured as ports are."""
+_FUNCTIONS = (
+    "exp", "log", "sin", "cos", "tan", "tanh", "sigmoid", "erf", "pow", "gelu", "silu", "expm1",
+    "log1p", "_softmax", "_log_softmax", "logsumexp",
+)  # fmt: skip
 _GATHERS = ("embedding", "gather", "index", "index_select", "take")
 """They read as much as they give, however large what they read from is."""
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "linear", "matmul")
@@ -38,7 +49,7 @@ _VIEWS = (
 
 def predicted_gain(piece: GraphPiece, values: Mapping[fx.Node, Any]) -> float:
     """Seconds of eager over ours."""
-    eager_s = work_s = 0.0
+    eager_s = work_s = ours_s = 0.0
     for node in piece.nodes:
         name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
         if not name:
@@ -46,9 +57,23 @@ def predicted_gain(piece: GraphPiece, values: Mapping[fx.Node, Any]) -> float:
         moved = name in _VIEWS
         eager_s += VIEW_S if moved else LOOKUP_S if name in _GATHERS else OPERATOR_S
         if not moved:
-            work_s += _work_s(node, name, values)
-    ports = len(piece.inputs) + len(piece.outputs)
-    return (eager_s + work_s) / (CALL_S + PORT_S * ports + work_s)
+            seconds = _work_s(node, name, values)
+            work_s += seconds
+            ours_s += seconds * _slowdown(name, values.get(node))
+    ports = (*piece.inputs, *piece.outputs)
+    ours_s += CALL_S + PORT_S * len(ports) + sum(_widening_s(values.get(p)) for p in ports)
+    return (eager_s + work_s) / ours_s
+
+
+def _slowdown(name: str, made: Any) -> float:
+    """Our kernel's time over eager's, where that is known to be more."""
+    if not any(t.dtype is torch.float64 for t in _tensors(made)):
+        return 1.0
+    return DOUBLE_PRODUCT if name in _PRODUCTS else DOUBLE_FUNCTION if name in _FUNCTIONS else 1.0
+
+
+def _widening_s(port: Any) -> float:
+    return HALF_PORT_S * sum(float(t.numel()) for t in _tensors(port) if t.dtype in HALVES)
 
 
 def _work_s(node: fx.Node, name: str, values: Mapping[fx.Node, Any]) -> float:

@@ -2,8 +2,8 @@
 whose results have gradients.
 
 The forward pass is ours. Who asks for gradients pays for a second one: PyTorch runs the graph
-again and goes backward through it. A graph that was gone backward through once is PyTorch's from
-then on: gradients of its next pass will be wanted, too.
+again and goes backward through it, in the same precision. A graph that was gone backward through
+once is PyTorch's from then on: gradients of its next pass will be wanted, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 
 class Differentiable:
@@ -38,6 +39,7 @@ class _Forward(torch.autograd.Function):
     def forward(ctx: Any, owner: Differentiable, *inputs: Any) -> tuple[Any, ...]:
         ctx.owner = owner
         ctx.numbers = [None if isinstance(i, torch.Tensor) else i for i in inputs]
+        ctx.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         ctx.save_for_backward(*(i for i in inputs if isinstance(i, torch.Tensor)))
         with torch.no_grad():
             made = tuple(owner.compiled(*inputs))
@@ -52,11 +54,14 @@ class _Forward(torch.autograd.Function):
         saved = iter(ctx.saved_tensors)
         inputs = [next(saved) if number is None else number for number in ctx.numbers]
         wanted = ctx.needs_input_grad[1:]
-        again = [
-            i.detach().requires_grad_(need) if isinstance(i, torch.Tensor) else i
-            for i, need in zip(inputs, wanted, strict=True)
-        ]
-        with torch.enable_grad():
+        # Gradients of these gradients follow from the inputs' own (`create_graph=True`).
+        further = torch.is_grad_enabled()
+        enabled, precision = ctx.autocast
+        with torch.enable_grad(), torch.autocast("cpu", precision, enabled=enabled):
+            again = [
+                _apart(i, need, further) if isinstance(i, torch.Tensor) else i
+                for i, need in zip(inputs, wanted, strict=True)
+            ]
             made = ctx.owner.original(*again)
         pairs = [
             (m, g)
@@ -64,13 +69,44 @@ class _Forward(torch.autograd.Function):
             if isinstance(m, torch.Tensor) and m.requires_grad and g is not None
         ]
         sources = [a for a, need in zip(again, wanted, strict=True) if need]
+        ends, given = [m for m, _ in pairs], [g for _, g in pairs]
         found = iter(
-            torch.autograd.grad(
-                [m for m, _ in pairs], sources, [g for _, g in pairs], allow_unused=True
-            )
+            torch.autograd.grad(ends, sources, given, allow_unused=True, create_graph=further)
         )
         return None, *(next(found) if need else None for need in wanted)
 
 
+def _apart(given: torch.Tensor, need: bool, further: bool) -> torch.Tensor:
+    """An input whose gradient is its own, where the same tensor is given twice, too; `need`:
+    whether one is wanted, `further`: whether it is part of what its source's is made of."""
+    if further and need:
+        return given.view_as(given)
+    return given.detach().requires_grad_(need)
+
+
 def _wants_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def differentiates(module: fx.GraphModule) -> bool:
+    """Whether a graph takes gradients itself, as `torch.func.grad` does."""
+    parts = [m for m in module.modules() if isinstance(m, fx.GraphModule)]
+    targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
+    names = {getattr(target, "__name__", "") for target in targets}
+    return torch.autograd.grad in targets or "_grad_increment_nesting" in names
+
+
+def with_gradients(module: fx.GraphModule) -> fx.GraphModule:
+    """The graph where gradients are recorded, whoever calls it: Dynamo leaves out what was so
+    when it recorded the graph."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    begun = False
+    for node in module.graph.nodes:
+        if not begun and node.op != "placeholder":
+            graph.call_function(torch._C._set_grad_enabled, (True,))
+            begun = True
+        if node.op == "output":
+            graph.call_function(torch._C._set_grad_enabled, (False,))
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    return fx.GraphModule(module, graph)

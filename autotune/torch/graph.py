@@ -17,6 +17,7 @@ from autotune.defects import described, raised
 from autotune.errors import InputError
 from autotune.frontend.torch.sizes import OpenGraphSizes, call_sizes, is_open, sized_values
 from autotune.torch.admission import SizeAdmission
+from autotune.torch.aliases import result_views
 from autotune.torch.native import QuickCall
 from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
 from autotune.torch.split import draws
@@ -67,6 +68,12 @@ class CompiledGraph:
     def random(self) -> bool:
         """Whether it draws random numbers, other ones in every run."""
         return any(map(draws, self._module.graph.nodes))
+
+    @property
+    def aliased(self) -> bool:
+        """Whether some of its results lie in the same memory."""
+        (results,) = self._module.graph.output_node().args
+        return isinstance(results, tuple | list) and result_views(results) is not None
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         return self.call(*inputs)

@@ -19,6 +19,7 @@ from autotune.errors import ModelError
 from autotune.frontend.torch.importer import Values, import_nodes, refusals
 from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenGraphSizes
 from autotune.graph.ir import Graph
+from autotune.torch.aliases import result_views
 from autotune.torch.gain import predicted_gain
 from autotune.torch.native import DirectCall, Model, NativePiece
 from autotune.torch.numbers import CallNumbers
@@ -77,13 +78,17 @@ def plan(
     nodes = [n for n in nodes if _is_work(n, values)]
     results: Sequence[Any] = graph.output_node().args[0]  # type: ignore[assignment]
     asked = {r for r in (*results, *conditions) if isinstance(r, fx.Node)}
+    views = result_views(results)
+    if views is not None:
+        nodes, asked = views.without(nodes), views.asked(asked)
     sizes, usual = (opened.sizes, opened.examples) if opened else (KNOWN, values)
     refused = refusals(nodes, values, held, sizes=sizes, examples=usual)
     known = held.keys() | {n for n, v in values.items() if isinstance(v, _NUMBERS)}
     pieces = split(nodes, refused, asked, known)
     quick = [p for p in pieces if p.native and predicted_gain(p, usual) < min_gain]
+    pieces = [dataclasses.replace(p, native=False) if p in quick else p for p in pieces]
     return GraphPlan(
-        pieces=tuple(dataclasses.replace(p, native=False) if p in quick else p for p in pieces),
+        pieces=(*pieces, views.piece) if views is not None else tuple(pieces),
         refused=refused, quicker=sum(len(p.nodes) for p in quick), values=values, weights=held,
         results=tuple(results), conditions=tuple(conditions), opened=opened,
     )  # fmt: skip

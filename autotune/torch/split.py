@@ -32,7 +32,8 @@ def split(
     known: Collection[fx.Node] = (),
 ) -> list[GraphPiece]:
     """`refused`: nodes that PyTorch runs; `results`: nodes whose values are asked for; `known`:
-    nodes whose values are the same in every run, which every piece has by itself."""
+    nodes whose values are the same in every run, which every piece has by itself. What other nodes
+    read besides (sizes, what is left out) is no output of a piece."""
     levels: dict[fx.Node, int] = {}
     drawn = -1
     for node in nodes:
@@ -46,7 +47,7 @@ def split(
         levels[node] = level
         drawn = level if node in refused and draws(node) else drawn
     return [
-        _piece([n for n in nodes if levels[n] == level], level % 2 == 0, results, known)
+        _piece([n for n in nodes if levels[n] == level], level % 2 == 0, results, known, levels)
         for level in sorted(set(levels.values()))
     ]
 
@@ -61,6 +62,7 @@ def _piece(
     native: bool,
     results: Collection[fx.Node],
     known: Collection[fx.Node],
+    every: Collection[fx.Node],
 ) -> GraphPiece:
     inside = set(nodes)
     inputs = dict.fromkeys(
@@ -69,7 +71,8 @@ def _piece(
         for read in node.all_input_nodes
         if read not in inside and read not in known
     )
-    outputs = [n for n in nodes if n in results or any(user not in inside for user in n.users)]
+    others = set(every) - inside
+    outputs = [n for n in nodes if n in results or any(user in others for user in n.users)]
     return GraphPiece(
         native=native, nodes=tuple(nodes), inputs=tuple(inputs), outputs=tuple(outputs)
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from autotune.frontend.onnx.context import Importer, NodeContext, importer
+from autotune.frontend.ordering import backward
 from autotune.frontend.views import log_sum_exp, positive_axis
 from autotune.types import highest, lowest
 
@@ -124,14 +125,7 @@ def arg_max(n: NodeContext) -> str:
 
 @importer("ArgMin")
 def arg_min(n: NodeContext) -> str:
-    x = n.input(0)
-    if n.dtype(x).startswith("float"):
-        return _arg_max(n, n.op("neg", x))
-    # The least integer has no negative: counted down from the greatest, whose bits are those of -1
-    # where there is a sign.
-    unsigned = n.dtype(x).startswith("uint")
-    top = int(np.iinfo(n.dtype(x)).max) if unsigned else -1
-    return _arg_max(n, n.op("sub", n.like(top, x), x))
+    return _arg_max(n, backward(n, n.input(0)))
 
 
 def _arg_max(n: NodeContext, x: str) -> str:

@@ -189,15 +189,23 @@ class OperatorContext(Assembler):
             "quantization"
         )
 
+    @property
+    def steps(self) -> bool:
+        """Whether an operand or a result counts in steps of a scale."""
+        return bool(self._stepped())
+
     def plain(self) -> None:
         """Raise UnsupportedOpError where an operand or a result counts in steps of a scale."""
+        for tensor in self._stepped():
+            raise UnsupportedOpError(
+                f"{tensor.name!r} of {tensor.dtype} with scales is not supported here; "
+                "expected numbers without: leave this operator in float32 when quantizing"
+            )
+
+    def _stepped(self) -> list[TfliteTensor]:
         numbers = [self.tensor(p) for p in range(self.inputs) if self.has(p)]
-        for tensor in (*numbers, *(self.result(p) for p in range(self.outputs))):
-            if tensor.scales.size and tensor.dtype != "float32":
-                raise UnsupportedOpError(
-                    f"{tensor.name!r} of {tensor.dtype} with scales is not supported here; "
-                    "expected numbers without: leave this operator in float32 when quantizing"
-                )
+        results = [self.result(p) for p in range(self.outputs)]
+        return [t for t in (*numbers, *results) if t.scales.size and t.dtype != "float32"]
 
     def whole(self, position: int) -> str:
         """An input of bytes as int32, less its zero point."""
@@ -238,6 +246,15 @@ class OperatorContext(Assembler):
         """One per channel, or one in memory: layers that differ in their numbers alone stay one
         task."""
         return self.builder.constant(array.reshape(-1).astype(np.int32))
+
+    def rounded_away(self, x: str) -> str:
+        """float32 as whole numbers of at most 512, halves away from zero."""
+        size, half = self.op("abs", x), self.like(0.5, x)
+        # Of 0.49999997 the sum with a half would be 1.
+        whole = self.op("floor", size)
+        up = self.op("ge", self.op("sub", size, whole), half)
+        away = self.op("where", up, self.op("add", whole, self.like(1.0, x)), whole)
+        return self.op("mul", self.op("sign", x), self.op("min", away, self.like(512.0, x)))
 
     def as_result(self, counts: str, low: float | None = None, high: float | None = None) -> str:
         """int32 in the output's steps as its uint8: moved by the zero point, limited."""

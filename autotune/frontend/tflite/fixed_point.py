@@ -24,6 +24,8 @@ _EXP_EIGHTH, _THIRD = round(math.exp(-1 / 8) * 2**31), round(2**31 / 3)
 _EXP_BITS = tuple((power, round(math.exp(-(2.0**power)) * 2**31)) for power in range(-2, 5))
 NEWTON_START, NEWTON_SLOPE = round(48 / 17 * 2**29), round(32 / 17 * 2**29)
 """Newton's first guess of 1 / x, 1/2 <= x <= 1, is 48/17 - 32/17 x."""
+HALF_ROOT_OF_TWO = round(math.sqrt(0.5) * 2**31)
+"""In Q0.31."""
 
 
 def quantized_multipliers(factors: Array) -> tuple[Array, Array]:
@@ -126,3 +128,31 @@ def tanh(a: Array) -> Array:
     Q5.26."""
     size = multiplied(_newton(exp_of_negative(-np.abs(a), 5)) - (1 << 29), 2)
     return np.where(a == 0, 0, np.where(a > 0, size, -size))
+
+
+def times(x: int, multiplier: int, shift: int, left: int = 0) -> int:
+    """x * multiplier / 2**shift * 2**left as the op `requantize` has it, rounded twice."""
+    shift -= left
+    first = min(shift, 31)
+    near = (x * multiplier + (1 << (first - 1))) >> first
+    return int(divided(np.asarray(near, np.int64), shift - first))
+
+
+def reciprocal_root(x: int) -> tuple[int, int]:
+    """(multiplier, shift) of 1 / sqrt(x), x >= 1: Newton's method in Q3.28, of x times a power of
+    four between 2**27 and 2**29."""
+    if x <= 1:
+        return ONE, 31
+    pairs = (31 - x.bit_length()) // 2 - 1
+    near = np.asarray((x << 2 * (pairs + 1)) >> 2, np.int64)
+    half, guess = divided(near >> 1, 1), np.asarray(1 << 28, np.int64)
+    for _ in range(5):
+        cube = multiplied(high_product(high_product(guess, guess), guess), 6)
+        guess = multiplied(high_product(guess, 3 << 27) - high_product(half, cube), 3)
+    return int(high_product(guess, HALF_ROOT_OF_TWO)), 31 + 11 - pairs
+
+
+def complementary_error(x: Array) -> Array:
+    """1 - erf(x), in the type of x."""
+    made = [math.erfc(float(v)) for v in np.asarray(x).ravel()]
+    return np.asarray(made, np.asarray(x).dtype).reshape(np.shape(x))

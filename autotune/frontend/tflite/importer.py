@@ -24,6 +24,7 @@ from autotune.frontend.tflite.context import (
     TfliteTensor,
 )
 from autotune.frontend.tflite.sparse import dense_array
+from autotune.frontend.tflite.states import VARIABLE_OPERATORS, Variables
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.registry import load_folder
@@ -89,7 +90,8 @@ class _TfliteImport:
         self.model, self.graph = model, model.Subgraphs(0)
         name = self.graph.Name()
         self.builder = GraphBuilder(name.decode("utf-8", "replace") if name else "model")
-        self.tensors = {i: self._tensor(i) for i in range(self.graph.TensorsLength())}
+        self.tensors = {i: self._tensor(self.graph, i) for i in range(self.graph.TensorsLength())}
+        self.variables = Variables(self.builder, model)
         self.values: dict[int, str] = {}
         """By number of a tensor: its value in the graph, int8 moved up."""
         self.ends = tuple(
@@ -128,6 +130,7 @@ class _TfliteImport:
             if i not in self.values and self.tensors[i].data is None:
                 raise ModelError(f"{what}: output {self.tensors[i].name!r} is never computed")
             made.append((self.tensors[i].name, self._output(i)))
+        made += self.variables.outputs([name for name, _ in made])
         if len(dict(made)) != len(made) or not made:
             raise ModelError(f"{what} has {len(made)} outputs; expected some, of different names")
         return self.builder.finish(made)
@@ -138,6 +141,8 @@ class _TfliteImport:
         try:
             name = self._operator_name(operator)
             where = f"{where} ({name})"
+            if name in VARIABLE_OPERATORS:
+                return self._add_variable(name, operator)
             if name not in TFLITE_IMPORTERS:
                 raise UnsupportedOpError(
                     "it is not supported; replace it before the conversion, or add an importer "
@@ -158,6 +163,18 @@ class _TfliteImport:
                 f"{where} does not fit its tensors ({error}); convert it again"
             ) from error
 
+    def _add_variable(self, name: str, operator: Any) -> None:
+        """An operator that keeps a value, or brings it back."""
+        if name == "CALL_ONCE":
+            self.variables.initialize(operator, self._operator_name, self._tensor)
+        elif name == "VAR_HANDLE":
+            self.variables.declare(operator)
+        elif name == "READ_VARIABLE":
+            self._check(int(operator.Outputs(0)), self.variables.read(operator))
+        else:
+            self._bring_constants(operator, first=1)
+            self.variables.assign(operator, self.values)
+
     def _operator_name(self, operator: Any) -> str:
         code = self.model.OperatorCodes(operator.OpcodeIndex())
         builtin = max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
@@ -166,10 +183,10 @@ class _TfliteImport:
             return f"custom {custom.decode('utf-8', 'replace') if custom else ''}"
         return _OPERATORS.get(builtin, str(builtin))
 
-    def _bring_constants(self, operator: Any) -> None:
-        """Values of constants that are read for the first time; raises where an operator reads
-        what is not computed yet."""
-        for position in range(operator.InputsLength()):
+    def _bring_constants(self, operator: Any, first: int = 0) -> None:
+        """Values of constants that are read for the first time, from the first input on; raises
+        where an operator reads what is not computed yet."""
+        for position in range(first, operator.InputsLength()):
             number = int(operator.Inputs(position))
             if number < 0 or number in self.values:
                 continue
@@ -228,9 +245,9 @@ class _TfliteImport:
             raise ModelError(f"tensor {number} of {self.graph.TensorsLength()} is named")
         return number
 
-    def _tensor(self, number: int) -> TfliteTensor:
+    def _tensor(self, graph: Any, number: int) -> TfliteTensor:
         """A tensor as it is described; its data are checked against it."""
-        tensor = self.graph.Tensors(number)
+        tensor = graph.Tensors(number)
         text = tensor.Name()
         name = text.decode("utf-8", "replace") if text else f"tensor {number}"
         kind = _TYPES.get(tensor.Type(), str(tensor.Type()))

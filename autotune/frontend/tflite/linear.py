@@ -21,13 +21,18 @@ _SUM_BITS = 20
 
 
 def product_factors(
-    n: OperatorContext, outputs: int, *, rows: bool = False, data_input: int = 0
+    n: OperatorContext,
+    outputs: int,
+    *,
+    rows: bool = False,
+    data_input: int = 0,
+    moved: bool = False,
 ) -> Array:
     """What makes sums of products of that input and input 1 counts of the output's steps: one for
     all, or one per output. Of `rows` with one scale the product of scales is rounded to float32.
-    Raises where weights of int8 have zero points."""
+    Raises where weights of int8 have zero points, unless sums are less these already (`moved`)."""
     data, weights, result = n.tensor(data_input), n.tensor(1), n.result()
-    if weights.zeros.any() and weights.dtype != "uint8":
+    if weights.zeros.any() and weights.dtype != "uint8" and not moved:
         raise UnsupportedOpError(
             "weights of int8 with zero points are not supported; convert them again"
         )
@@ -66,9 +71,12 @@ def summed(n: OperatorContext, values: list[str]) -> str:
 
 @tflite_importer("FULLY_CONNECTED")
 def fully_connected(n: OperatorContext) -> str:
-    options, weights = n.options("FullyConnectedOptions"), signed_weights(n)
+    options = n.options("FullyConnectedOptions")
     if options.WeightsFormat():
         raise UnsupportedOpError("shuffled weights are not supported; convert the model again")
+    if n.tensor(1).data is None:
+        return _computed_weights(n, options.FusedActivationFunction())
+    weights = signed_weights(n)
     outputs, inner = weights.shape
     x, activation = n.input(0), options.FusedActivationFunction()
     shape = n.result().shape
@@ -93,16 +101,51 @@ def fully_connected(n: OperatorContext) -> str:
     return n.reshape(n.activated(y, activation), shape)
 
 
+def _computed_weights(n: OperatorContext, activation: int) -> str:
+    """A fully connected layer by weights that the model computes."""
+    x, columns = n.input(0), n.transpose(n.input(1), (1, 0))
+    inner = n.shape(columns)[0]
+    rows = n.reshape(x, (math.prod(n.shape(x)) // max(inner, 1), inner))
+    if not n.quantized(0, 1):
+        y = n.op("matmul", rows, columns)
+        y = n.op("add", y, n.input(2)) if n.has(2) else y
+        return n.reshape(n.float_activated(y, activation), n.result().shape)
+    total = _byte_product(n, rows, columns)
+    total = n.op("add", total, n.input(2)) if n.has(2) else total
+    factors = product_factors(n, n.shape(columns)[1], moved=True)
+    y = n.scaled(total, factors, rounding="once")
+    return n.reshape(n.activated(y, activation), n.result().shape)
+
+
 @tflite_importer("BATCH_MATMUL")
 def batch_matmul(n: OperatorContext) -> str:
-    n.plain()
     options, operands = n.options("BatchMatMulOptions"), []
     for position, turned in enumerate((options.AdjX(), options.AdjY())):
         value = n.input(position)
         rank = n.rank(value)
         turn = (*range(rank - 2), rank - 1, rank - 2) if turned else range(rank)
         operands.append(n.transpose(value, tuple(turn)))
-    return n.op("matmul", *operands)
+    if not n.quantized(0, 1):
+        return n.op("matmul", *operands)
+    factor = n.tensor(0).scale * n.tensor(1).scale / n.result().scale
+    return n.as_result(n.scaled(_byte_product(n, *operands), [factor]))
+
+
+def _byte_product(n: OperatorContext, left: str, right: str) -> str:
+    """The product of inputs 0 and 1 of int8, less their zero points, as int32: (a - z) (b - y) is
+    a b - z b - y (a - z), where b is as in the file."""
+    sign = n.scalar(128, "uint8")
+    signed = n.op("to_int8", n.op("bit_xor", right, sign))
+    total = n.op("matmul", left, signed)
+    rank, zero = n.rank(signed), n.tensor(1).zero
+    columns = n.op("reduce_sum", n.cast(signed, "int32"), axes=(rank - 2,), keepdims=True)
+    total = n.op("sub", total, n.op("mul", columns, n.like(n.tensor(0).point, columns)))
+    if not zero:
+        return total
+    wide = n.cast(left, "int32")
+    wide = n.op("sub", wide, n.like(n.tensor(0).point, wide))
+    rows = n.op("reduce_sum", wide, axes=(n.rank(left) - 1,), keepdims=True)
+    return n.op("sub", total, n.op("mul", rows, n.like(zero, rows)))
 
 
 @tflite_importer("ADD", "SUB")

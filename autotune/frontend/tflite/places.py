@@ -3,9 +3,13 @@ bytes stay in their steps."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.ordering import first
+from autotune.frontend.places import row_places, rows
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.frontend.tflite.linear import same_steps
 from autotune.frontend.views import positive_axis, select_ranges
@@ -132,6 +136,74 @@ def space_to_depth(n: OperatorContext) -> str:
     batch, rows, columns, channels = n.shape(x)
     x = n.reshape(x, (batch, rows // block, block, columns // block, block, channels))
     return n.reshape(n.transpose(x, (0, 1, 3, 2, 4, 5)), n.result().shape)
+
+
+@tflite_importer("SPACE_TO_BATCH_ND")
+def space_to_batch(n: OperatorContext) -> str:
+    """Every `block`th row and column is an image of its own, behind those of the batch."""
+    _moves(n, 0)
+    x, block = n.input(0), n.ints(1)
+    around = np.asarray(n.array(2)).reshape(-1, 2).tolist()
+    more = n.rank(x) - 1 - len(block)
+    before, behind = ([0, *(pair[i] for pair in around), *[0] * more] for i in (0, 1))
+    x = n.op("pad", x, pads=(*before, *behind), value=float(n.tensor(0).point if n.steps else 0))
+    batch, *extents = n.shape(x)
+    split = [e for extent, b in zip(extents, block, strict=False) for e in (extent // b, b)]
+    x = n.reshape(x, (batch, *split, *extents[len(block) :]))
+    inner = [2 * d + 2 for d in range(len(block))]
+    behind = list(range(2 * len(block) + 1, n.rank(x)))
+    return n.reshape(
+        n.transpose(x, (*inner, 0, *(d - 1 for d in inner), *behind)), n.result().shape
+    )
+
+
+@tflite_importer("BATCH_TO_SPACE_ND")
+def batch_to_space(n: OperatorContext) -> str:
+    _moves(n, 0)
+    x, block = n.input(0), n.ints(1)
+    batch, *extents = n.shape(x)
+    count = len(block)
+    x = n.reshape(x, (*block, batch // max(math.prod(block), 1), *extents))
+    turned = [d for axis in range(count) for d in (count + 1 + axis, axis)]
+    x = n.transpose(x, (count, *turned, *range(2 * count + 1, n.rank(x))))
+    whole = [e * b for e, b in zip(extents, block, strict=False)]
+    x = n.reshape(x, (n.shape(x)[0], *whole, *extents[count:]))
+    cut = np.asarray(n.array(2)).reshape(-1, 2).tolist()
+    left = {d + 1: range(a, whole[d] - b) for d, (a, b) in enumerate(cut)}
+    return select_ranges(n, x, left)
+
+
+@tflite_importer("GATHER_ND")
+def gather_nd(n: OperatorContext) -> str:
+    _moves(n, 0)
+    x, indices = n.input(0), n.input(1)
+    shape, places = n.shape(x), n.shape(indices)
+    table, depth = rows(n, x, places)
+    picked = n.op("gather", table, row_places(n, indices, shape[:depth]), axis=0)
+    return n.reshape(picked, (*places[:-1], *shape[depth:]))
+
+
+@tflite_importer("TOPK_V2")
+def top_k(n: OperatorContext) -> tuple[str, str]:
+    _moves(n, 0)
+    x, (count,) = n.input(0), n.ints(1)
+    if not 0 < count <= n.shape(x)[-1]:
+        raise ModelError(f"k is {count}, but there are {n.shape(x)[-1]} elements")
+    values, indices = first(n, x, count, n.rank(x) - 1, largest=True)
+    return values, n.cast(indices, n.result(1).dtype)
+
+
+@tflite_importer("ONE_HOT")
+def one_hot(n: OperatorContext) -> str:
+    """One value where an index is the position along a new dimension, another elsewhere."""
+    axis, (depth,) = n.options("OneHotOptions").Axis(), n.ints(1)
+    indices, rank = n.input(0), n.rank(n.input(0)) + 1
+    axis %= rank
+    n.made(depth)
+    column = n.reshape(indices, (*n.shape(indices)[:axis], 1, *n.shape(indices)[axis:]))
+    places = np.arange(depth).reshape([-1 if d == axis else 1 for d in range(rank)])
+    hit = n.op("eq", column, n.constant(places, n.dtype(column)))
+    return n.op("where", hit, n.input(2), n.input(3))
 
 
 def _moves(n: OperatorContext, position: int) -> None:

@@ -7,6 +7,8 @@ import math
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
+from autotune.frontend.ordering import backward
+from autotune.frontend.tflite import byte_functions
 from autotune.frontend.tflite import fixed_point as fixed
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.frontend.tflite.linear import same_steps
@@ -39,10 +41,20 @@ def _divided_multipliers(factors: Array, count: int) -> tuple[Array, Array]:
 
 @tflite_importer("SUM", "REDUCE_PROD")
 def reduced(n: OperatorContext) -> str:
+    if n.steps and n.is_a("SUM") and n.quantized(0):
+        return byte_functions.total(n, tuple(sorted({a % n.rank(n.input(0)) for a in n.ints(1)})))
     n.plain()
     x, op = n.input(0), "reduce_sum" if n.is_a("SUM") else "reduce_prod"
     axes = tuple(sorted({a % n.rank(x) for a in n.ints(1)}))
     return n.reshape(n.op(op, x, axes=axes, keepdims=True), n.result().shape)
+
+
+@tflite_importer("REDUCE_ANY", "REDUCE_ALL")
+def truth_of_all(n: OperatorContext) -> str:
+    x = n.cast(n.input(0), "int32")
+    axes = tuple(sorted({a % n.rank(x) for a in n.ints(1)}))
+    y = n.op("reduce_max" if n.is_a("REDUCE_ANY") else "reduce_min", x, axes=axes, keepdims=True)
+    return n.reshape(n.op("ne", y, n.like(0, y)), n.result().shape)
 
 
 @tflite_importer("CUMSUM")
@@ -59,7 +71,8 @@ def cumulative_sum(n: OperatorContext) -> str:
 def l2_normalization(n: OperatorContext) -> str:
     """Along the last dimension, by lengths of at least 0.001 (the kernels' epsilon is 1e-6 of the
     squares)."""
-    n.plain()
+    if n.steps and n.quantized(0):
+        return byte_functions.l2_normalized(n)
     x = n.input(0)
     squares = n.op("mul", x, x)
     total = n.op("reduce_sum", squares, axes=(n.rank(x) - 1,), keepdims=True)
@@ -81,10 +94,10 @@ def reduce_extreme(n: OperatorContext) -> str:
     return n.reshape(n.op(op, x, axes=axes, keepdims=True), n.result().shape)
 
 
-@tflite_importer("ARG_MAX")
+@tflite_importer("ARG_MAX", "ARG_MIN")
 def arg_max(n: OperatorContext) -> str:
-    axis = n.ints(1)[0] % n.rank(n.input(0))
-    y = n.op("argmax", n.input(0), axis=axis, keepdims=False)
+    x = n.input(0) if n.is_a("ARG_MAX") else backward(n, n.input(0))
+    y = n.op("argmax", x, axis=n.ints(1)[0] % n.rank(x), keepdims=False)
     return n.reshape(n.cast(y, n.result().dtype), n.result().shape)
 
 

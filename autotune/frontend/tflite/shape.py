@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ModelError
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.frontend.tflite.linear import same_steps
+from autotune.frontend.views import select_ranges
 
 
 @tflite_importer("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
@@ -61,23 +62,28 @@ def slice_(n: OperatorContext) -> str:
 
 @tflite_importer("STRIDED_SLICE")
 def strided_slice(n: OperatorContext) -> str:
-    """Masks say where a range has no begin or end, or is one element of a dimension that goes."""
+    """Masks say where a range has no begin or end, is one element of a dimension that goes, is a
+    new dimension, or stands for all dimensions that no other range is for."""
     options, shape = n.options("StridedSliceOptions"), n.shape(n.input(0))
-    if options.EllipsisMask() or options.NewAxisMask():
-        raise UnsupportedOpError("an ellipsis and new dimensions are not supported")
-    ranges = []
-    for d, (begin, end, step) in enumerate(zip(*(n.ints(i) for i in (1, 2, 3)), strict=True)):
-        if step < 1:
-            raise UnsupportedOpError(f"a step of {step} is not supported; expected at least 1")
-        one = bool(options.ShrinkAxisMask() >> d & 1)
-        first = None if options.BeginMask() >> d & 1 else begin
-        last = None if options.EndMask() >> d & 1 else end
-        start, stop, _ = slice(first, last, step).indices(shape[d])
-        ranges.append((start, start + 1 if one else max(start, stop), 1 if one else step))
-    ranges += [(0, e, 1) for e in shape[len(ranges) :]]
-    starts, stops, steps = zip(*ranges, strict=True)
-    y = n.op("slice", n.input(0), starts=starts, stops=stops, steps=steps)
-    return n.reshape(y, n.result().shape)
+    given = list(zip(*(n.ints(i) for i in (1, 2, 3)), strict=True))
+    new, rest = options.NewAxisMask(), options.EllipsisMask()
+    named = sum(not (new | rest) >> d & 1 for d in range(len(given)))
+    picked: dict[int, range] = {}
+    axis = 0
+    for d, (begin, end, step) in enumerate(given):
+        if rest >> d & 1:
+            axis += len(shape) - named
+        elif not new >> d & 1:
+            if not step or axis >= len(shape):
+                raise ModelError(f"ranges {given} do not fit {shape}")
+            first = None if options.BeginMask() >> d & 1 else begin
+            last = None if options.EndMask() >> d & 1 else end
+            taken = range(*slice(first, last, step).indices(shape[axis]))
+            one = options.ShrinkAxisMask() >> d & 1
+            stop = max(taken.start, taken.stop) if step > 0 else taken.stop
+            picked[axis] = range(taken.start, taken.start + 1 if one else stop, 1 if one else step)
+            axis += 1
+    return n.reshape(select_ranges(n, n.input(0), picked), n.result().shape)
 
 
 @tflite_importer("SPLIT")

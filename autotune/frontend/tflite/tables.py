@@ -52,11 +52,11 @@ def _saturating(
     return np.asarray(np.clip(out + steps[1], -128, 127))
 
 
-@tflite_importer("RELU", "RELU6", "RELU_N1_TO_1")
+@tflite_importer("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 def relu(n: OperatorContext) -> str:
     low, high = (-1.0 if n.is_a("RELU_N1_TO_1") else 0.0), None
     if not n.is_a("RELU"):
-        high = 1.0 if n.is_a("RELU_N1_TO_1") else 6.0
+        high = 6.0 if n.is_a("RELU6") else 1.0
     if not n.quantized(0, unsigned=True):
         return n.op("relu", n.input(0)) if high is None else n.op(
             "clip", n.input(0), min=low, max=high
@@ -122,14 +122,7 @@ def quantize(n: OperatorContext) -> str:
     if n.tensor(0).dtype in _BYTES:
         return n.as_result(n.scaled(n.whole(0), [n.tensor(0).scale / result.scale]))
     count = n.op("div", n.input(0), n.like(result.scale, n.input(0)))
-    size, half = n.op("abs", count), n.like(0.5, count)
-    # Halves away from zero; of 0.49999997 the sum with a half would be 1.
-    whole = n.op("floor", size)
-    up = n.op("ge", n.op("sub", size, whole), half)
-    away = n.op("where", up, n.op("add", whole, n.like(1.0, count)), whole)
-    limited = n.op("min", away, n.like(512.0, count))
-    signed = n.op("mul", n.op("sign", count), limited)
-    return n.as_result(n.op("to_int32", signed))
+    return n.as_result(n.op("to_int32", n.rounded_away(count)))
 
 
 @tflite_importer("DEQUANTIZE")

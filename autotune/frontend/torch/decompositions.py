@@ -13,6 +13,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._prims_common import suggest_memory_format
 
 from autotune.frontend.torch.bags import embedding_bag
+from autotune.frontend.torch.encoder_layers import encoder_layer, multi_head_attention
 
 KEPT = (
     "addmm", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
@@ -40,6 +41,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([getattr(aten, name) for name in FURTHER]))
     table.update({getattr(aten, name).default: embedding_bag for name in BAGS})
+    table[aten._transformer_encoder_layer_fwd.default] = encoder_layer
+    table[aten._native_multi_head_attention.default] = multi_head_attention
     for name in KEPT:
         packet = getattr(torch.ops.aten, name, None)
         for overload in packet.overloads() if packet is not None else ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,7 @@ def test_an_instance_is_what_kernels_work_in(tmp_path: Path) -> None:
 
 def test_the_command_takes_any_processor_unless_told(tmp_path: Path) -> None:
     assert execute(["export", "zoo:tiny", "--format", "c", "-o", str(tmp_path / "any")]) == 0
+    assert re.search(r"^weights +[1-9]\d+$", (tmp_path / "any/sizes.txt").read_text(), re.M)
     assert '"target": "c"' in (tmp_path / "any/model.c").read_text().replace("\\042", '"')
     arguments = ["export", "zoo:tiny", "--format", "c", "--target", "cortex-a7"]
     assert execute([*arguments, "-o", str(tmp_path / "a7")]) == 0

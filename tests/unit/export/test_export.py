@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import autotune
+from autotune.cli.export import grown
 from autotune.errors import ConfigError
 from autotune.export.write import ExportOptions, export_image
 from autotune.graph.feeds import random_feeds
@@ -260,3 +261,17 @@ def test_names_and_formats_are_checked(tiny: CompiledModel, tmp_path: Path) -> N
         exported(tiny, tmp_path, prefix="my-model")
     with pytest.raises(ConfigError, match="format is 'shared'"):
         exported(tiny, tmp_path, format="dll")
+
+
+def test_weights_that_take_more_than_in_the_model_are_said(
+    tiny: CompiledModel, tmp_path: Path
+) -> None:
+    path, image = str(tmp_path / "model.onnx"), tiny.image
+    weights = numpy_helper.from_array(np.ones((100, 100), np.float32), "w")
+    onnx.save(helper.make_model(helper.make_graph([], "net", [], [], [weights])), path)
+    taken = image.constants.nbytes
+    assert grown(path, image) == (
+        f"weights take {taken / 1e6:.1f} MB, of 0.0 MB in the model: transformed ones are faster; "
+        "--size leaves them as they are, and says what that costs"
+    )
+    assert grown("zoo:tiny", image) == ""

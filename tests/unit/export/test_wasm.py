@@ -121,7 +121,11 @@ def test_a_module_is_hardly_larger_than_its_weights_and_says_what_it_is(
 ) -> None:
     image = autotune.compile("zoo:tiny", target="wasm32").image
     files = exported_files(image, ExportOptions(format="wasm"))
-    assert set(files) == {"model.wasm", "model.mjs", "model.d.mts", "main.mjs"}
+    assert set(files) == {"model.wasm", "model.mjs", "model.d.mts", "main.mjs", "sizes.txt"}
+    sizes = bytes(files["sizes.txt"]).decode().splitlines()
+    told = {line[:32].strip(): int(line[32:]) for line in sizes[1 : sizes.index("")]}
+    assert 0 < told["code"] < len(files["model.wasm"])
+    assert told["weights"] < told["memory, all in it"]
     assert len(files["model.wasm"]) < image.constants.nbytes + MOST_BEYOND_WEIGHTS
     assert b'"x": Float32Array;' in bytes(files["model.d.mts"])
     path = tmp_path / "model.wasm"

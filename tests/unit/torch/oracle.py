@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from autotune.frontend.torch.decompositions import decompositions
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
+from autotune.torch.open_piece import OpenPiece
 from autotune.torch.pieces import GraphPlan, PieceRunner, plan
 from autotune.types import Array
 
@@ -32,6 +33,12 @@ class ByNumpy:
         made = run_graph(self._graph, feeds, "float64" if double else "float32")
         kinds = {name: types[value].dtype for name, value in self._graph.outputs}
         return {name: np.array(a, kinds[name], order="C") for name, a in made.items()}
+
+
+def model_by_numpy(graph: Graph | OpenPiece) -> ByNumpy:
+    """A graph of known sizes, as a model."""
+    assert isinstance(graph, Graph)
+    return ByNumpy(graph)
 
 
 def recorded(
@@ -59,4 +66,4 @@ def by_numpy(
 ) -> tuple[list[Any], GraphPlan]:
     """(what the function gives, how it was run)."""
     module, found = recorded(function, inputs)
-    return PieceRunner(module, found, ByNumpy)(list(inputs)), found
+    return list(PieceRunner(module, found, model_by_numpy)(list(inputs))), found

@@ -19,7 +19,7 @@ from autotune.torch.pieces import PieceRunner
 from tests.unit.torch.oracle import ByNumpy
 
 Compile = Callable[..., Callable[..., Any]]
-PLAIN = {"machine": "nominal", "threads": 1, "min_gain": 0}
+PLAIN: dict[str, Any] = {"machine": "nominal", "threads": 1, "min_gain": 0}
 """For no machine in particular, which measures none; small graphs too."""
 
 
@@ -76,7 +76,7 @@ def test_a_graph_of_pytorch_alone_runs_as_it_was_recorded() -> None:
     given = torch.randn(2, 8) > 0, torch.randn(2, 8), torch.randn(2, 8)
     seen: list[Any] = []
 
-    def picked(*given: torch.Tensor) -> torch.Tensor:
+    def picked(*given: torch.Tensor) -> Any:
         return torch.where(*given)
 
     def watching(module: torch.fx.GraphModule, inputs: Any) -> Any:
@@ -114,7 +114,7 @@ def test_unpooled_images_lie_as_they_lay(compiled: Compile) -> None:
 def test_an_operator_that_we_lack_runs_in_pytorch(
     compiled: Compile, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
+    def function(x: torch.Tensor) -> Any:
         return torch.linalg.qr(x.relu() + 1)[1].exp() * 2
 
     x = torch.randn(4, 4)
@@ -312,7 +312,7 @@ def test_two_programs_share_nothing_that_is_written(compiled: Compile) -> None:
 
 
 def test_what_is_ours_is_told() -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
+    def function(x: torch.Tensor) -> Any:
         return torch.linalg.qr(x.relu())[1].exp() * 2
 
     told = explain(function, torch.randn(4, 4))
@@ -338,6 +338,6 @@ def test_weights_are_known_where_inductor_freezes_them_too(freezing: bool) -> No
     with torch.no_grad(), torch._inductor.config.patch(freezing=freezing):
         same(compiled(x), model(x))
         assert [len(graph.inputs) for graph in graphs] == [1]
-        model[0].weight.mul_(2)
+        next(model.parameters()).mul_(2)
         same(compiled(x), model(x))
         same(compiled(x), model(x))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from autotune.torch.watch import WeightWatch
 from autotune.types import TensorType
 
 SHAPE = (3, 5)
+SWAP: Any = torch.utils.swap_tensors
 
 
 def piece(order: tuple[int, ...] = (0, 1)) -> NativePiece:
@@ -38,6 +40,12 @@ def rows() -> NativePiece:
     return piece()
 
 
+def the(made: list[torch.Tensor] | None) -> list[torch.Tensor]:
+    """What a call made, where it ran."""
+    assert made is not None
+    return made
+
+
 def given() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(SHAPE, generator=generator) for _ in range(2))
@@ -47,7 +55,7 @@ def given() -> tuple[torch.Tensor, torch.Tensor]:
 def test_tensors_are_read_and_written_where_they_lie(rows: NativePiece) -> None:
     x, y = given()
     assert rows.direct is not None
-    (made,) = rows.direct([x, y]) or ()
+    (made,) = the(rows.direct([x, y]))
     torch.testing.assert_close(made, x - y, rtol=0, atol=0)
 
 
@@ -55,7 +63,7 @@ def test_columns_are_written_as_columns() -> None:
     x, y = (t.t().contiguous().t() for t in given())
     columns = piece((1, 0))
     assert columns.direct is not None
-    (made,) = columns.direct([x, y]) or ()
+    (made,) = the(columns.direct([x, y]))
     assert made.stride() == x.stride()
     torch.testing.assert_close(made, x - y, rtol=0, atol=0)
 
@@ -72,7 +80,7 @@ def test_tensors_of_another_form_are_copied(rows: NativePiece, case: str) -> Non
 def test_what_is_read_in_a_longer_sequence(rows: NativePiece) -> None:
     x, y = given()
     assert rows.direct is not None
-    (made,) = rows.direct.at([3, 1])([None, y, "else", x]) or ()
+    (made,) = the(rows.direct.at([3, 1])([None, y, "else", x]))
     np.testing.assert_array_equal(made.numpy(), (x - y).numpy())
 
 
@@ -90,7 +98,7 @@ def test_a_native_call_reads_what_it_is_given() -> None:
     x, y = given()
     _, call = watched(y)
     for scale in (1.0, 2.0):
-        (made,) = call((scale * x, y)) or ()
+        (made,) = the(call((scale * x, y)))
         torch.testing.assert_close(made, scale * x - y, rtol=0, atol=0)
 
 
@@ -101,8 +109,8 @@ def test_a_native_call_reads_what_it_is_given() -> None:
         lambda y: y.data.add_(1),
         lambda y: setattr(y, "data", y.clone()),
         lambda y: y.numpy().__iadd__(1),
-        lambda y: torch.utils.swap_tensors(y, y.clone()),
-        lambda y: torch.utils.swap_tensors(y, torch.zeros(SHAPE).to_sparse()),
+        lambda y: SWAP(y, y.clone()),
+        lambda y: SWAP(y, torch.zeros(SHAPE).to_sparse()),
     ],
     ids=["written", "data", "replaced", "numpy", "swapped", "sparse"],
 )
@@ -123,7 +131,7 @@ def test_another_object_of_the_same_weight_is_the_same_weight() -> None:
     x, y = given()
     _, call = watched(y)
     for _ in range(3):
-        (made,) = call((x, y.detach())) or ()
+        (made,) = the(call((x, y.detach())))
         torch.testing.assert_close(made, x - y, rtol=0, atol=0)
 
 

@@ -71,8 +71,10 @@ def test_weights_of_few_bits_stay_bytes_where_rows_are_few(bits: int, rows: int)
     from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, quantize_
     from torchao.quantization.granularity import PerGroup
 
+    int4: Any = torch.int4  # type: ignore[attr-defined]
+
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).eval()
-    four = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32))
+    four = IntxWeightOnlyConfig(weight_dtype=int4, granularity=PerGroup(32))
     quantize_(model, Int8WeightOnlyConfig() if bits == 8 else four)
     tasks = checked(model, torch.randn(rows, 64), within=1e-5)
     assert any("int8" in kinds for _, kinds in tasks) == (rows == 1)

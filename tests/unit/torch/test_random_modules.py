@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def _unary(rng: random.Random) -> Step:
         lambda x, _: F.gelu(x) if kept else F.silu(x),
         lambda x, _: F.layer_norm(x, x.shape[-1:]),
         lambda x, _: F.pad(x, (1, 0, 0, 1))[..., :-1][:, 1:],
-        lambda x, _: x.flatten(1).unflatten(1, x.shape[1:]),
+        lambda x, _: x.flatten(1).reshape(x.shape),
         lambda x, _: x.clamp(-1, 1).sort(dim).values,
         lambda x, _: (x * 3).round().to(torch.int64).float() / 3,
         lambda x, _: x.index_select(dim, torch.arange(x.shape[dim] - 1, -1, -1)),
@@ -89,7 +90,7 @@ def test_importers_of_a_random_module(seed: int) -> None:
 def test_a_random_module_compiled(seed: int) -> None:
     torch._dynamo.reset()
     module, inputs = _module(seed), _inputs(seed)
-    options = {"machine": "nominal", "threads": 1, "min_gain": 0}
+    options: dict[str, Any] = {"machine": "nominal", "threads": 1, "min_gain": 0}
     with torch.no_grad():
         fast = torch.compile(module, backend="autotune", options=options)
         for _ in range(2):

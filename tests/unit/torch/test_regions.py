@@ -73,7 +73,8 @@ def _torchvision() -> Iterator[None]:
     if hasattr(torch.ops.torchvision, "roi_align"):
         yield
         return
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    make: Any = torch.library.Library
+    library = make("torchvision", "FRAGMENT")
     for schema in SCHEMAS:
         library.define(schema)
 

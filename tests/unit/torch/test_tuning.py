@@ -35,7 +35,8 @@ def test_a_model_is_tuned_and_then_compiled_from_the_log(tmp_path: Path, measure
     assert report is not None
     assert report.measured == 4
     before, model = records(log), network(32)
-    options = {"log": log, "tune": "30s", "min_gain": 0, "threads": 1, "cache_dir": measured}
+    options: dict[str, Any] = {"log": log, "tune": "30s", "min_gain": 0, "threads": 1}
+    options["cache_dir"] = measured
     with torch.no_grad():
         torch._dynamo.reset()
         found = torch.compile(model, backend="autotune", options=options)(x)
@@ -62,7 +63,7 @@ def test_an_option_tunes_a_graph_that_the_log_does_not_know(
 ) -> None:
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr("autotune.tuner.api.tune", lambda **given: asked.append(given))
-    options = {"tune": "30s", "min_gain": 0, "threads": 1, "cache_dir": tmp_path}
+    options: dict[str, Any] = {"tune": "30s", "min_gain": 0, "threads": 1, "cache_dir": tmp_path}
     options |= {"target": "x86-64-v3", "machine": "nominal"}
     with torch.no_grad():
         torch.compile(network(32), backend="autotune", options=options)(torch.randn(4, 16))

@@ -1,0 +1,83 @@
+"""Results of a graph that lie in the same memory. In: a graph's results. Out: the tensors that
+they are views of, and the nodes that make the views.
+
+Who writes to one of them sees it in the others, as in eager: so what they have in common is a
+result of ours, and PyTorch makes its views.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from autotune.torch.split import GraphPiece
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultViews:
+    """Results that share memory with others."""
+
+    piece: GraphPiece
+    """Makes them of what they are views of, its inputs."""
+
+    def asked(self, results: Collection[fx.Node]) -> set[fx.Node]:
+        """What is computed for these results before views are made."""
+        return (set(results) - set(self.piece.outputs)) | set(self.piece.inputs)
+
+    def without(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:
+        """The nodes that are run for something else than the views."""
+        idle: set[fx.Node] = set()
+        made = set(self.piece.nodes)
+        for node in reversed(nodes):
+            if node in made and all(u in idle or u.op == "output" for u in node.users):
+                idle.add(node)
+        return [n for n in nodes if n not in idle]
+
+
+def result_views(results: Sequence[Any]) -> ResultViews | None:
+    """The views among a graph's results of what others of them are views of too; None where there
+    are none. Views of the graph's inputs are not looked at."""
+    by_source: dict[fx.Node, list[fx.Node]] = {}
+    for result in dict.fromkeys(r for r in results if isinstance(r, fx.Node)):
+        by_source.setdefault(_source(result), []).append(result)
+    shared = {
+        source: [v for v in views if v is not source]
+        for source, views in by_source.items()
+        if len(views) > 1 and source.op == "call_function"
+    }
+    if not shared:
+        return None
+    chains = {n for views in shared.values() for view in views for n in _chain(view)}
+    nodes = [n for n in next(iter(shared)).graph.nodes if n in chains]
+    piece = GraphPiece(
+        native=False, nodes=tuple(nodes), inputs=tuple(shared),
+        outputs=tuple(v for views in shared.values() for v in views),
+    )  # fmt: skip
+    return ResultViews(piece=piece)
+
+
+def _chain(view: fx.Node) -> list[fx.Node]:
+    """The nodes that make a view, from the last to the first."""
+    nodes = []
+    while _is_view(view):
+        nodes.append(view)
+        view = view.all_input_nodes[0]
+    return nodes
+
+
+def _source(node: fx.Node) -> fx.Node:
+    chain = _chain(node)
+    return chain[-1].all_input_nodes[0] if chain else node
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether a node gives its first operand's memory, or one of several such parts of it."""
+    if node.target is operator.getitem:
+        return _is_view(node.all_input_nodes[0])
+    schema = getattr(node.target, "_schema", None)
+    first = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
+    return first is not None and not first.is_write

@@ -1,0 +1,64 @@
+"""Results of a graph that share memory share it when compiled, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+PLAIN: dict[str, Any] = {"machine": "nominal", "threads": 1, "min_gain": 0}
+
+
+def parts(x: torch.Tensor) -> tuple[Any, ...]:
+    """Views of two results, of parts of a third that is none itself, and others beside them."""
+    made, other = x.exp(), (x @ x.t()).relu()
+    first, second, third = other.chunk(3, 0)
+    return made, made[0], made.t(), first, second * 2, third.t(), made[1:] + 1, other.sum()
+
+
+def halves(x: torch.Tensor) -> tuple[Any, ...]:
+    made = x * 2
+    return made, made[:, 1:], made.sum()
+
+
+def written(results: tuple[Any, ...]) -> list[Any]:
+    """The results after each was written to in turn."""
+    seen = []
+    for number, result in enumerate(results):
+        result.add_(number + 1)
+        seen.append([r.clone() for r in results])
+    return seen
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [(parts, torch.float32), (halves, torch.bfloat16), (halves, torch.complex64)],
+    ids=["parts", "halves", "complex"],
+)
+def test_who_writes_to_a_result_writes_to_its_views(
+    function: Callable[[torch.Tensor], Any], dtype: torch.dtype, dynamic: bool
+) -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend="autotune", options=PLAIN, dynamic=dynamic)
+    with torch.no_grad():
+        for rows in (6, 9) if dynamic else (6, 6):
+            x = torch.randn(rows, 6).to(dtype)
+            found, expected = fast(x), function(x)
+            assert [f.stride() for f in found] == [e.stride() for e in expected]
+            torch.testing.assert_close(written(found), written(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_through_views_of_results_that_were_written() -> None:
+    fast = torch.compile(halves, backend="autotune", options=PLAIN)
+
+    def gradient(called: Callable[[torch.Tensor], Any]) -> Any:
+        x = torch.ones(3, 3, requires_grad=True)
+        whole, part, _ = called(x)
+        part.mul_(3)
+        return torch.autograd.grad(whole.sum(), x)
+
+    for _ in range(2):
+        torch.testing.assert_close(gradient(fast), gradient(halves))

@@ -1,0 +1,84 @@
+"""Gradients beyond one backward pass: of gradients, inside of a graph, and in low precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+PLAIN: dict[str, Any] = {"machine": "nominal", "threads": 1, "min_gain": 0}
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+
+
+def compiled(function: Any) -> Callable[..., Any]:
+    torch._dynamo.reset()
+    return torch.compile(function, backend="autotune", options=PLAIN)
+
+
+def test_gradients_of_gradients_are_right() -> None:
+    """A penalty on how steep a network is, as critics are trained with."""
+    model, x = network(), torch.randn(5, 6)
+    fast = compiled(model)
+
+    def gradients(called: Callable[..., Any]) -> Any:
+        given = x.clone().requires_grad_()
+        (steep,) = torch.autograd.grad(called(given).sum(), given, create_graph=True)
+        loss = (steep.norm(dim=1) - 1).pow(2).mean() + called(given).mean()
+        return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+
+    expected = gradients(model)
+    for _ in range(3):
+        torch.testing.assert_close(gradients(fast), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tensor_that_is_given_twice_has_both_gradients() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.sin() * y.exp()
+
+    fast, x = compiled(function), torch.randn(4, requires_grad=True)
+
+    def gradients(called: Callable[..., Any]) -> Any:
+        (first,) = torch.autograd.grad(called(x, x).sum(), x, create_graph=True)
+        return first, *torch.autograd.grad(first.square().sum(), x)
+
+    for _ in range(2):
+        torch.testing.assert_close(gradients(fast), gradients(function))
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_graph_that_takes_gradients_takes_them(recorded: bool, wanted: bool) -> None:
+    """Whether its caller records gradients, and whether some are wanted of its inputs."""
+
+    def function(x: torch.Tensor) -> Any:
+        steep = torch.func.grad(lambda t: (t**3).sum())(x)
+        return steep, torch.func.vjp(torch.sin, x)[1](x)[0]
+
+    fast = compiled(function)
+    with torch.set_grad_enabled(recorded):
+        for _ in range(2):
+            x = torch.randn(5, requires_grad=wanted)
+            torch.testing.assert_close(fast(x), function(x))
+            if recorded and wanted:
+                pairs = [torch.autograd.grad(f(x)[0].sum(), x) for f in (fast, function)]
+                torch.testing.assert_close(*pairs)
+
+
+def test_gradients_are_of_the_precision_that_the_call_had() -> None:
+    model, x = network(), torch.randn(4, 6)
+    fast = compiled(model)
+
+    def gradients(called: Callable[..., Any]) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            made = called(x)
+        return torch.autograd.grad(made.float().square().sum(), list(model.parameters()))
+
+    expected = gradients(model)
+    for _ in range(2):
+        torch.testing.assert_close(gradients(fast), expected, rtol=2e-2, atol=2e-2)
