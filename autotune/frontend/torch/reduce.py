@@ -122,8 +122,10 @@ def place(n: AtenCall, x: str, *, largest: bool) -> str:
 
 def _logical(op: str) -> AtenImporter:
     def run(n: AtenCall) -> str:
-        x = n.cast(n.in_type("self", "bool"), "uint8")
+        x = n.in_type("self", "bool")
         axes, keepdims = _axes(n, x)
+        # The largest of a row of bytes is found without vectors, of words with them.
+        x = n.cast(x, "int32" if n.rank(x) - 1 in axes else "uint8")
         if _empty(n, x, axes) or 0 in n.shape(x):
             return n.expanded(n.constant(op == "reduce_min", "bool"), n.made_shape)
         return n.cast(reduced(n, op, x, axes, keepdims), n.made_dtype)
