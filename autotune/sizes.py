@@ -10,8 +10,7 @@ forms: equal for all values, or not. An order that the symbols' ranges do not de
 refuse it): code that was made for known sizes fails loudly where it needs one. `least` and
 `greatest` are bounds, `surely_less` and `surely_at_most` ask without raising.
 
-To the type checker a Size is an `int`, which spares every signature between the importer and the
-code generators a second type that most of them never look at.
+To the type checker a Size is an `int`: most signatures never look at which of the two it is.
 """
 
 from __future__ import annotations
@@ -63,9 +62,10 @@ class Size:
 
     def __init__(self, terms: tuple[tuple[Product, int], ...]) -> None:
         self.terms = terms
-        self._hash = hash(terms)
+        self._hash = 0  # not known yet
 
     def __hash__(self) -> int:
+        self._hash = self._hash or hash(self.terms)
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -84,6 +84,10 @@ class Size:
     # -------------------------------------------------------------------------------- arithmetic
 
     def __add__(self, other: object) -> int:
+        if isinstance(other, int):  # a sum's number comes first: the order of the others stays
+            there = not self.terms[0][0]
+            number = other + self.terms[0][1] * there
+            return cast(int, Size(_terms(number) * bool(number) + self.terms[there:]))
         return _sum([*self.terms, *_terms(other)]) if _is_amount(other) else NotImplemented
 
     __radd__ = __add__
@@ -92,14 +96,14 @@ class Size:
         return self * -1
 
     def __sub__(self, other: object) -> int:
-        if not _is_amount(other):
-            return NotImplemented
-        return _sum([*self.terms, *((p, -c) for p, c in _terms(other))])
+        return self + -other if _is_amount(other) else NotImplemented
 
     def __rsub__(self, other: object) -> int:
         return -self + other if _is_amount(other) else NotImplemented
 
     def __mul__(self, other: object) -> int:
+        if isinstance(other, int):
+            return cast(int, Size(tuple((p, c * other) for p, c in self.terms))) if other else 0
         if not _is_amount(other):
             return NotImplemented
         return _sum(
@@ -184,8 +188,7 @@ def value_at(amount: int, values: Mapping[str, int]) -> int:
 
 
 def least(amount: int) -> int:
-    """A lower bound that holds for all values; the least value itself where every term of the
-    sum grows with the symbols."""
+    """A lower bound for all values; the least one itself where all terms grow with the symbols."""
     return _least(amount, _DEEPEST)
 
 
@@ -385,6 +388,7 @@ def _factor_text(factor: Factor) -> str:
     )
 
 
+@functools.lru_cache(maxsize=65536)
 def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:
     return len(product), tuple(map(_factor_text, product))
 

@@ -66,6 +66,8 @@ class IndexWriter(ElementWriter, ABC):
         self.ranges: dict[str, int] = {}
         self.symbols: tuple[str, ...] = ()
         """Names of what `%sizes` points to, in order."""
+        self._amounts: dict[int, str] = {}
+        """What was worked out at the start of the call."""
         self._moved: dict[FloorDiv | Mod, int] = {}
         self._flat: dict[tuple[str, int], tuple[tuple[Index, ...], Index]] = {}
         self._beside: dict[str, set[int]] = {}
@@ -151,7 +153,13 @@ class IndexWriter(ElementWriter, ABC):
 
     def amount(self, value: int) -> str:
         """A number, or what the kernel's sizes make of an expression at the start of a call."""
-        return amount_text(value, lambda text: self.pure(0, text), self.symbols)
+        if not is_size(value):
+            return str(value)
+        if value not in self._amounts:
+            self._amounts[value] = amount_text(
+                value, lambda text: self.pure(0, text), self.symbols
+            )
+        return self._amounts[value]
 
     def _times(self, depth: int, name: str, factor: int) -> str:
         if factor == 1:
