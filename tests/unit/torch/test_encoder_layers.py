@@ -14,6 +14,7 @@ from tests.unit.torch.oracle import model_by_numpy
 
 PADDED = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
 CAUSAL = nn.Transformer.generate_square_subsequent_mask(6)
+ADDED = torch.randn(8, 6, 6, generator=torch.Generator().manual_seed(1))
 MASKS: dict[str, dict[str, Any]] = {
     "none": {}, "causal": {"mask": CAUSAL}, "bools": {"mask": CAUSAL.isinf()},
     "padded": {"src_key_padding_mask": PADDED},
@@ -48,7 +49,7 @@ def test_a_layer_of_an_encoder(masks: str, first: bool, activation: str) -> None
         {}, {"need_weights": False}, {"average_attn_weights": False},
         {"key_padding_mask": PADDED}, {"attn_mask": CAUSAL.isinf()},
         {"key_padding_mask": PADDED, "attn_mask": CAUSAL.isinf()},
-        {"attn_mask": torch.randn(8, 6, 6)},
+        {"attn_mask": ADDED},
     ],
     ids=["plain", "no weights", "of heads", "padded", "causal", "both", "added"],
 )  # fmt: skip
