@@ -44,6 +44,10 @@ def accuracy_table(found: Quantization) -> str:
     lines = [tables.table(header, rows, right=(1, 2, 3, 4, 5))]
     lines.append(f"{found.contractions} convolutions and matrix products on bytes")
     lines += [f"in float32: {name} (bytes: {db:.1f} dB)" for name, db in found.kept]
+    lines += [
+        f"in float32: {name} ({floats_s * 1e6:.1f} us; on bytes {bytes_s * 1e6:.1f})"
+        for name, (floats_s, bytes_s) in found.slower
+    ]
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autotune.compiler.build import Defaults, Kernels, Known, build_kernels
+from autotune.compiler.bytes_that_pay import bytes_that_pay
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link, with_workspaces
 from autotune.compiler.open_sizes import compile_open
@@ -28,6 +29,7 @@ from autotune.frontend import load_model, open_model
 from autotune.frontend.open_sizes import OpenModel
 from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
+from autotune.graph.int8.quantize import Pays
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
@@ -94,7 +96,15 @@ def prepared(
         graph, target.precision, request.calibration,
         short=target.short_tensors,
         rewrite=rewriting(target, request.rewrites, log, request.rewrite_time),
+        pays=_paying(target, lambda: profile_for(request, target), log),
     )  # fmt: skip
+
+
+def _paying(
+    target: Target, profile: Callable[[], DeviceProfile | None], log: LogStore | None
+) -> Pays | None:
+    """What leaves products in float32 that bytes make slower; None but for int8."""
+    return bytes_that_pay(target, profile(), log) if target.precision == "int8" else None
 
 
 def compile_request(
@@ -206,6 +216,7 @@ def compile_graph(
         graph, target.precision, preparation.calibration,
         short=target.short_tensors,
         rewrite=rewriting(target, preparation.rewrites, log, preparation.rewrite_time),
+        pays=_paying(target, lambda: profile, log),
     )  # fmt: skip
     for array in (*graph.constants.values(), *ready.graph.constants.values()):
         drop_pages(array)

@@ -5,13 +5,14 @@ the model itself says how.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.errors import ConfigError
 from autotune.graph.feeds import Samples, sample_feeds
 from autotune.graph.int8.qdq import by_own_steps, has_own_steps
-from autotune.graph.int8.quantize import Quantized, quantize
+from autotune.graph.int8.quantize import Pays, Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
 from autotune.graph.passes.pointwise_products import PointwiseProducts
@@ -57,10 +58,12 @@ def prepare(
     *,
     short: str = "",
     rewrite: Callable[[Graph], Found] | None = None,
+    pays: Pays | None = None,
 ) -> Prepared:
     """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones. `short`:
     what tensors between kernels are rounded to; `rewrite`: finds a graph of floats that takes
-    less time. Raises ConfigError, and FeedError of samples."""
+    less time; `pays`: which products int8 leaves in float32. Raises ConfigError, and FeedError of
+    samples."""
     check_samples(graph, precision, calibration)
     # Strips keep results in the cache; as bytes these are small. Bytes are products by weights.
     whole = tuple(p for p in ARRANGE if not isinstance(p, RowStrips | PointwiseProducts))
@@ -75,5 +78,9 @@ def prepare(
         return Prepared(graph=ready, derivation=found.steps, decisive=found.decisive)
     count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
     samples = sample_feeds(dict(graph.inputs), calibration, count)
-    quantized = quantize(ready, samples)
-    return Prepared(graph=quantized.graph, quantized=quantized)
+    quantized = quantize(ready, samples, pays=pays)
+    if quantized.slower and not quantized.plan.contractions:
+        floats = prepare(graph, "float32", rewrite=rewrite)
+        decisive = (*quantized.decisive, *floats.decisive)
+        return dataclasses.replace(floats, quantized=quantized, decisive=decisive)
+    return Prepared(graph=quantized.graph, quantized=quantized, decisive=quantized.decisive)

@@ -56,7 +56,7 @@ class Arithmetic:
     kind: str
     """float32, float64, float16, bfloat16 or int8: what it multiplies."""
     instruction: str
-    """fma, dpbf16ps, vpdpbusd, tdpbf16ps, tdpbusd, bfdot, sdot, usdot."""
+    """fma, dpbf16ps, vpdpbusd, pmaddwd, tdpbf16ps, tdpbusd, bfdot, sdot, usdot."""
     vector_bytes: int
     """Bytes of a register; TILE_BYTES of a matrix unit."""
     multiply_adds_per_s: float

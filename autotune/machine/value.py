@@ -44,6 +44,9 @@ multiply-adds, and four instructions that put their operands in place (assumed).
 PAIRED_BYTE_PRODUCTS = 0.7
 """Products of bytes per lane and multiply-add of float32 where bytes are widened and summed in
 pairs of 16 bits (x86-64 without VNNI; llvm-mca: 0.67 with AVX2, 0.94 with AVX-512)."""
+KEPT_BYTE_PRODUCTS = 0.75
+"""Share of these products, as measured by themselves, that is left where operands are widened
+beside them (Zen 4 with AVX2: 0.83; llvm-mca's Haswell: 0.67)."""
 SINGLE_BYTE_PRODUCTS = 0.5
 """The same where each is widened and multiplied by itself (llvm-mca: Cortex-A72)."""
 SIGNED_DOT_SHARE = 0.27
@@ -60,8 +63,10 @@ MATRIX_OF_DOT = 2.0
 
 WASM_TABLE = "wasm32"
 """The table of cores that run WebAssembly."""
+PAIRED_BYTES = "pmaddwd"
+"""What multiplies widened bytes."""
 INSTRUCTIONS = {
-    "bf16": ("dpbf16ps", "bfdot"), "int8": ("vpdpbusd", "usdot", "sdot"),
+    "bf16": ("dpbf16ps", "bfdot"), "int8": ("vpdpbusd", "usdot", "sdot", PAIRED_BYTES),
     "amx_bf16": ("tdpbf16ps",), "amx_int8": ("tdpbusd",),
     "matrix_bf16": ("bfmmla",), "matrix_int8": ("smmla",),
 }  # fmt: skip
@@ -98,8 +103,10 @@ class Machine:
         speeds = self.cpu if TILE_CORES.isdisjoint(features) else shipped_tile_speeds()
         if algorithm == "bf16" and not self.target.multiplies_bfloat16:
             return WIDENED_BF16_PRODUCTS
-        share = self._byte_share(features) if algorithm == "int8" else 1.0
         measured = self._measured_products(algorithm)
+        if algorithm == "int8" and measured is not None and self._pairs_bytes(features):
+            return KEPT_BYTE_PRODUCTS * measured
+        share = self._byte_share(features) if algorithm == "int8" else 1.0
         if measured is not None:
             return share * measured
         if algorithm in SMALL_MATRICES:
@@ -114,10 +121,14 @@ class Machine:
             return 1.0
         if "+dotprod" in features:
             return SIGNED_DOT_SHARE
-        paired = self.target.triple.startswith("x86_64")
+        paired = self._pairs_bytes(features)
         return (PAIRED_BYTE_PRODUCTS if paired else SINGLE_BYTE_PRODUCTS) / (
             self.cpu.int8_products_per_lane
         )
+
+    def _pairs_bytes(self, features: set[str]) -> bool:
+        """Whether bytes are widened and summed in pairs: there is nothing better."""
+        return BYTE_DOTS.isdisjoint(features) and self.target.triple.startswith("x86_64")
 
     def _measured_products(self, algorithm: str) -> float | None:
         """What its instruction reached here; None where that was not measured."""

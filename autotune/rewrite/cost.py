@@ -25,10 +25,13 @@ _Kind = tuple[object, ...]
 
 
 class Costs:
-    """Seconds of tasks, each asked for once. `measured`: what a log has of a task."""
+    """Seconds of tasks, each asked for once. `measured`: what a log has of a task; `machine`: what
+    times are predicted for, if it is known better than by its target."""
 
-    def __init__(self, target: Target, measured: Measured | None = None) -> None:
-        self.machine = Machine.of(target)
+    def __init__(
+        self, target: Target, measured: Measured | None = None, machine: Machine | None = None
+    ) -> None:
+        self.machine = machine or Machine.of(target)
         self._measured = measured
         self.measures = measured is not None
         self._predicted: dict[_Kind, float] = {}

@@ -42,7 +42,8 @@ def measure_defaults(
     fresh = [t for t in tasks if not store.records(t.key, target)]
     if not fresh or len(fresh) > _affordable(options.limits):
         return 0
-    defaults = [default_of(task, Machine.of(target)) for task in fresh]
+    machine = Machine.of(target, dataclasses.replace(runner.profile(), target=target))
+    defaults = [default_of(task, machine) for task in fresh]
     requests = tuple(
         MeasureRequest(
             task=task,

@@ -31,11 +31,13 @@ class OutputAccuracy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
     """What int8 did to a model. `contractions` multiply bytes; those of `kept` would lose too
-    much and stay in float32: their nodes' names, with the decibels that bytes would have had."""
+    much and stay in float32: their nodes' names, with the decibels that bytes would have had.
+    Those of `slower` would not gain: seconds in float32, and on bytes."""
 
     contractions: int
     kept: tuple[tuple[str, float], ...]
     outputs: tuple[OutputAccuracy, ...]
+    slower: tuple[tuple[str, tuple[float, float]], ...] = ()
 
 
 def compare(exact: Sequence[Feeds], got: Sequence[Feeds]) -> tuple[OutputAccuracy, ...]:

@@ -1,14 +1,14 @@
 """A graph in 8-bit integers. In: an optimized float32 graph and samples of its inputs. Out: the
 graph on bytes, and what is needed to say how accurate it is.
 
-Contractions that would lose too much stay in float32, and floats stay beside bytes where others
-than contractions read what bytes would spoil.
+Contractions that would lose too much stay in float32, and so do those that bytes make slower.
+Floats stay beside bytes where others than contractions read what bytes would spoil.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.graph.feeds import Feeds
 from autotune.graph.int8.accuracy import Quantization, compare
@@ -17,6 +17,23 @@ from autotune.graph.int8.errors import losses
 from autotune.graph.int8.lower import lower
 from autotune.graph.int8.plan import QuantizationPlan, plan
 from autotune.graph.ir import Graph
+from autotune.types import Task
+
+Lowered = Callable[[Graph, frozenset[str]], Graph]
+"""A graph of the same values on bytes, but for contractions that stay, by their outputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slower:
+    """`times`: seconds in float32 and on bytes of contractions that stay in float32, by output;
+    `decisive`: tasks whose measured times would choose."""
+
+    times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    decisive: tuple[Task, ...] = ()
+
+
+Pays = Callable[[Graph, Lowered, frozenset[str]], Slower]
+"""Which contractions of a graph of floats should stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +51,15 @@ class QuantizationRules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantized:
     """`graph` on bytes; `kept`: contractions left in float32, by node name, with the decibels
-    that bytes would have had."""
+    that bytes would have had; `slower`: those that are left as they take less time, with seconds
+    in float32 and on bytes; `decisive`: tasks whose measured times would choose again."""
 
     graph: Graph
     plan: QuantizationPlan
     calibration: Calibration
     kept: Mapping[str, float]
+    slower: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    decisive: tuple[Task, ...] = ()
 
     def judged(self, run: Callable[[Feeds], Feeds]) -> Quantization:
         """How far the outputs of `run`, which computes the graph, are from float32."""
@@ -47,25 +67,36 @@ class Quantized:
         return Quantization(
             contractions=len(self.plan.contractions),
             kept=tuple(self.kept.items()),
+            slower=tuple(self.slower.items()),
             outputs=compare(self.calibration.outputs, got),
         )
 
 
 def quantize(
-    graph: Graph, samples: Sequence[Feeds], rules: QuantizationRules | None = None
+    graph: Graph,
+    samples: Sequence[Feeds],
+    rules: QuantizationRules | None = None,
+    pays: Pays | None = None,
 ) -> Quantized:
-    """The graph on bytes, with its accuracy on the samples. `graph`: after the passes."""
+    """The graph on bytes, with its accuracy on the samples. `graph`: after the passes; `pays`: a
+    choice by time."""
     rules = rules or QuantizationRules()
     calibration = calibrate(graph, samples, rules.coverage)
-    first = plan(graph, calibration.ranges)
+    ranges = calibration.ranges
+    first, slower = plan(graph, ranges), Slower()
+    if pays is not None and first.contractions:
+        slower = pays(graph, lambda g, kept: lower(g, plan(g, ranges, kept)), first.contractions)
+        first = plan(graph, ranges, frozenset(slower.times))
     lost = losses(graph, samples[0], first)
     kept = {v: db for v, db in lost.contractions.items() if db < rules.contraction_db}
     exact = frozenset(v for v, db in lost.values.items() if db < rules.value_db)
-    final = plan(graph, calibration.ranges, frozenset(kept), exact)
+    final = plan(graph, ranges, frozenset((*slower.times, *kept)), exact)
     names = {node.output: node.name for node in graph.nodes}
     return Quantized(
         graph=lower(graph, final),
         plan=final,
         calibration=calibration,
         kept={names[value]: db for value, db in kept.items()},
+        slower={names[value]: times for value, times in slower.times.items()},
+        decisive=slower.decisive,
     )

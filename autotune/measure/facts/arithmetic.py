@@ -71,6 +71,29 @@ class Instruction:
         return (self.operand, self.operand, self.result)
 
 
+_PAIR_WORDS = {16: "sse2.pmadd.wd", 32: "avx2.pmadd.wd", 64: "avx512.pmaddw.d.512"}
+"""Bytes of a vector -> the instruction that sums pairs of products of 16 bits."""
+
+
+class PairedBytes(Instruction):
+    """Products of bytes where no instruction has them: the even ones and the odd ones, as words of
+    16 bits, two at a time. What widens them is not part of it. Both multiply the sum: what stays
+    the same would leave the loop."""
+
+    @property
+    def declared(self) -> str:
+        return f"declare {self.result} @{self.intrinsic}({self.operand}, {self.operand})"
+
+    def emit(self, new: str, old: str, a: str, b: str) -> Sequence[str]:
+        call = f"call {self.result} @{self.intrinsic}({self.operand} {new}.words, {self.operand}"
+        return [
+            f"  {new}.words = bitcast {self.result} {old} to {self.operand}",
+            *(f"  {new}.{i} = {call} {v})" for i, v in enumerate((a, b))),
+            f"  {new}.sum = add {self.result} {old}, {new}.0",
+            f"  {new} = add {self.result} {new}.sum, {new}.1",
+        ]
+
+
 def widths_of(target: Target) -> tuple[int, ...]:
     """Vector widths that the target has, narrowest first."""
     return tuple(w for w in WIDTHS if w <= target.vector_bytes) or (target.vector_bytes,)
@@ -107,6 +130,10 @@ def _x86_dots(has: set[str], width: int) -> Iterator[Instruction]:
         yield _dot("bfloat16", "dpbf16ps", width, width // 2, name)
     if ("avx512vnni" in has and vector) or ("avxvnni" in has and not long):
         yield _dot("int8", "vpdpbusd", width, width, f"x86.avx512.vpdpbusd.{bits}")
+    elif not long or "avx512bw" in has:
+        sums, words = f"<{width // 4} x i32>", f"<{width // 2} x i16>"
+        intrinsic = f"llvm.x86.{_PAIR_WORDS[width]}"
+        yield PairedBytes("int8", "pmaddwd", width, width, sums, words, intrinsic, adds_first=True)
 
 
 def _fma(kind: str, element: str, lanes: int, width: int) -> Instruction:

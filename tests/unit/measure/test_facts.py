@@ -43,7 +43,9 @@ def kinds(target: Target) -> set[tuple[str, str, int]]:
 
 def test_instructions_are_those_that_the_features_name() -> None:
     assert kinds(load_target("x86-64-v3")) == {
-        (kind, "fma", width) for kind in ("float32", "float64") for width in (16, 32)
+        (kind, name, width)
+        for kind, name in (("float32", "fma"), ("float64", "fma"), ("int8", "pmaddwd"))
+        for width in (16, 32)
     }
     wide = {(name, kind) for kind, name, width in kinds(SAPPHIRE) if width == 64}
     assert wide == {

@@ -10,6 +10,8 @@ import pytest
 
 from autotune.compiler.layout_costs import choose_layouts
 from autotune.db.store import TuningLog
+from autotune.machine import Machine
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from autotune.placement.layout_choice import apply
 from autotune.placement.layout_problem import LayoutProblem, problem_of
@@ -29,6 +31,9 @@ class Stopwatch:
     def __init__(self, gap_s: float, status: Status = Status.OK) -> None:
         self.asked: list[MeasureRequest] = []
         self._gap_s, self._status = gap_s, status
+
+    def profile(self) -> DeviceProfile:
+        return Machine.of(TARGET).profile
 
     def measure(
         self, requests: tuple[MeasureRequest, ...], on_result: OnResult | None = None

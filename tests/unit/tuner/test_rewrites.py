@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from autotune import machine as nominal
 from autotune.compiler.prepare import Prepared, prepare
 from autotune.compiler.rewriting import rewriting
 from autotune.db.store import TuningLog
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from autotune.target import load_target
 from autotune.tuner.budget import Limits
@@ -30,6 +32,9 @@ class Machine:
 
     def __init__(self, slow: int) -> None:
         self.slow, self.asked = slow, list[MeasureRequest]()
+
+    def profile(self) -> DeviceProfile:
+        return nominal.Machine.of(TARGET).profile
 
     def measure(
         self, requests: tuple[MeasureRequest, ...], on_result: OnResult | None = None
