@@ -27,7 +27,7 @@ from autotune.program import ir
 from autotune.program.analysis import interval, is_shared
 from autotune.program.rewrite import stores_of
 from autotune.program.signs import never_negative
-from autotune.sizes import is_size, surely_at_most, surely_less
+from autotune.sizes import is_size, least, surely_at_most, surely_less
 from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
@@ -183,8 +183,12 @@ class _KernelWriter(TileWriter):
             self.tile_product(loop)
         elif loop.kind == "unroll" or loop.extent == 1:
             self._unrolled(loop)
-        else:
+        elif least(loop.extent) > 0:
             self._counted(loop, "0", self.amount(loop.extent))
+        else:  # as the rest of a row behind its first element
+            limit = self.amount(loop.extent)
+            with self.text.when(self.text.emit(f"icmp ne i64 {limit}, 0")):
+                self._counted(loop, "0", limit)
 
     def _unrolled(self, loop: ir.For) -> None:
         outer = self.run

@@ -103,3 +103,24 @@ def test_along_an_open_axis(
     op: str, shape: list[Any], given: dict[str, Any], attrs: dict[str, Any]
 ) -> None:
     check(op, shape, given, **attrs)
+
+
+def test_nothing_is_written_behind_a_row_of_one() -> None:
+    """What the elements behind the first one are added to is not there."""
+    node = helper.make_node("CumSum", ["x", "axis"], ["y"])
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node],
+        "rows",
+        [info("x", TensorProto.FLOAT, ["N", "T", 4])],
+        [info("y", TensorProto.FLOAT, ["N", "T", 4])],
+        [numpy_helper.from_array(np.array(1), "axis")],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    compiled = autotune.compile(helper.make_model(graph, opset_imports=opset, ir_version=8))
+    for count, extent in ((1, 1), (3, 1), (2, 2), (2, 5)):
+        x = np.arange(count * extent * 4, dtype=np.float32).reshape(count, extent, 4)
+        around = np.full(x.size + 64, 7.25, np.float32)
+        compiled.run({"x": x}, out={"y": around[: x.size].reshape(x.shape)})
+        np.testing.assert_array_equal(around[: x.size].reshape(x.shape), x.cumsum(axis=1))
+        np.testing.assert_array_equal(around[x.size :], 7.25)
