@@ -30,7 +30,8 @@ _NEAR = 64
 
 def first(n: Assembler, x: str, count: int, axis: int, *, largest: bool) -> tuple[str, str]:
     """The `count` largest or smallest elements along an axis in order, and their places as int64.
-    Of equal ones the first leads."""
+    Of equal ones the first leads. Of a count that only a run knows as many are sorted as it may
+    be."""
     shape = n.shape(x)
     extent, order = shape[axis], [d for d in range(len(shape)) if d != axis] + [axis]
     moved = n.transpose(x, order)
@@ -38,7 +39,11 @@ def first(n: Assembler, x: str, count: int, axis: int, *, largest: bool) -> tupl
     rows = n.reshape(moved, (math.prod(outer), extent))
     if n.dtype(x) in KEYED:
         longest = _longest(n, rows, largest=largest) if is_size(extent) else rows
-        places = _places(n, _largest_keys(n, longest, count, largest))
+        most = min(greatest(count), greatest(extent))
+        places = _places(n, _largest_keys(n, longest, most, largest))
+        if most != count:
+            stops = (n.shape(rows)[0], count)
+            places = n.op("slice", places, starts=(0, 0), stops=stops, steps=(1, 1))
     else:
         places = _ranked(n, rows, count, largest)
     back = [order.index(d) for d in range(len(shape))]

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autotune.errors import ModelError
+from autotune.errors import ModelError, UndecidedError
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
-from autotune.sizes import surely_less
+from autotune.sizes import is_size, surely_less
 from autotune.types import DTYPES, Array, Attr, TensorType, freeze_attrs, is_turned
 
 LARGEST_BYTES = 1 << 40
@@ -97,7 +97,8 @@ class GraphBuilder:
         return next((node for node in reversed(self._nodes) if node.output == value), None)
 
     def evaluated(self, value: str) -> Array | None:
-        """The array of a value that no input has a part in, else None."""
+        """The array of a value that no input has a part in, else None; of objects where sizes
+        are among its numbers. Raises UndecidedError where these decide."""
         needed, cone = {value}, []
         for node in reversed(self._nodes):
             if node.output in needed:
@@ -108,9 +109,20 @@ class GraphBuilder:
         arrays = {name: self.constants[name] for name in needed if name in self.constants}
         for node in reversed(cone):
             given = [arrays[i] for i in node.inputs]
-            made = np.asarray(OPS.get(node.op).reference(given, node.attributes))
-            arrays[node.output] = made.astype(self.types[node.output].dtype, copy=False)
+            arrays[node.output] = self._computed(node, given)
         return arrays[value]
+
+    def _computed(self, node: Node, given: Sequence[Array]) -> Array:
+        try:
+            made = np.asarray(OPS.get(node.op).reference(given, node.attributes))
+        except TypeError:  # numpy's, of what has no number yet
+            sizes = {str(a) for array in given for a in array.flat if is_size(a)}
+            if not sizes:
+                raise
+            raise UndecidedError(f"{node.op} of {', '.join(sorted(sizes))}") from None
+        if made.dtype == object:
+            return made
+        return made.astype(self.types[node.output].dtype, copy=False)
 
     def inputs_of(self, value: str) -> frozenset[str]:
         """The inputs that a value depends on."""
