@@ -23,6 +23,8 @@ _VECTORS = {
     tflite.SparseIndexVector.Uint16Vector: tflite.Uint16Vector,
     tflite.SparseIndexVector.Uint8Vector: tflite.Uint8Vector,
 }
+MOST_BYTES = 1 << 31
+"""Bytes of all elements of a sparse tensor, at most: as many as a file may have."""
 
 
 @tflite_importer("DENSIFY")
@@ -44,11 +46,15 @@ def dense_array(sparsity: Any, numbers: Array, shape: tuple[int, ...]) -> Array:
     levels = [sparsity.DimMetadata(i) for i in range(sparsity.DimMetadataLength())]
     if sorted(order) != list(range(rank + len(blocked))) or len(levels) != len(order):
         raise ModelError(f"it is sparse in {len(levels)} dimensions, ordered {order.tolist()}")
+    if math.prod(shape) * numbers.itemsize > MOST_BYTES:
+        raise ModelError(f"shape {list(shape)} is of more than {MOST_BYTES} bytes, zeros included")
+    # Places inside a dimension are numbers in the end, or rows of a sparse one: the file has them.
+    most = min(math.prod(shape), max([numbers.size, *map(_rows, levels)]))
     places: list[Array] = [np.zeros(1, np.int64)] * len(order)
     sizes = [1] * len(order)
     count = 1
     for dim, level in zip(order.tolist(), levels, strict=True):
-        repeats, at, sizes[dim] = _walked(level, count, limit=math.prod(shape))
+        repeats, at, sizes[dim] = _walked(level, count, most)
         places = [np.repeat(p, repeats) for p in places]
         places[dim], count = at, len(at)
     if count != numbers.size:
@@ -60,6 +66,13 @@ def dense_array(sparsity: Any, numbers: Array, shape: tuple[int, ...]) -> Array:
     made = np.zeros(shape, numbers.dtype)
     made[tuple(places[:rank])] = numbers
     return made
+
+
+def _rows(level: Any) -> int:
+    """Rows that a sparse dimension lists places of; 0 of a dense one."""
+    if level.Format() == tflite.DimensionType.DENSE:
+        return 0
+    return len(_listed(level.ArraySegmentsType(), level.ArraySegments())) - 1
 
 
 def _walked(level: Any, count: int, limit: int) -> tuple[Array | int, Array, int]:

@@ -170,6 +170,19 @@ def test_weights_of_16_bits_and_sparse_ones() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+def test_a_sparse_matrix_that_memory_would_not_hold_is_refused() -> None:
+    sparse = constant(np.eye(4), "float32", block=(1, 1))
+    y = f(4, 4)
+    densify = Operator(
+        name="DENSIFY", inputs=[sparse], outputs=[y], options=("DensifyOptions", {})
+    )
+    shape = np.array([4, 4], np.int32).tobytes()
+    model = tflite_bytes([densify], [], [y])
+    assert load_model(model).constants
+    with pytest.raises(ModelError, match="more than 2147483648 bytes"):
+        load_model(model.replace(shape, np.array([1 << 20, 1 << 20], np.int32).tobytes()))
+
+
 @pytest.mark.parametrize("made", [network, small_weights])
 def test_damaged_files_are_errors(made: Callable[[], bytes]) -> None:
     """Bytes changed, or the end cut off, anywhere."""
