@@ -5,13 +5,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from autotune.cli import execute
 from tests.pages import PAGES, ROOT, Reader, blocks, commands, reader, sections, text_of
 from tests.serial_firmware import simulated_board
-from tests.tflite_models import RELU, SAME, Operator, bias, conv, q, tflite_bytes, weights
+from tests.tflite_models import (
+    RELU,
+    SAME,
+    Operator,
+    bias,
+    constant,
+    conv,
+    q,
+    tflite_bytes,
+    weights,
+)
+from tests.tflite_streams import NAMES, streaming
 
 SHORTER = {"--time 5m": "--time 8s", "--time 1m": "--time 6s"}
 
@@ -114,7 +126,12 @@ def test_the_line_for_pytorch_runs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(blocks(text_of("docs/GUIDE.md"), "python"))))
 def test_the_guide_s_python_examples_run(number: int, someone: Reader) -> None:
-    exec(blocks(text_of("docs/GUIDE.md"), "python")[number], {"__name__": str(someone.folder)})
+    frames = constant(np.full((1, 3, 1, 6), -128), "int8", scale=0.05, zero=-128)
+    sums = constant(np.zeros((1, 1, 1, 5)), "float32")
+    stream = streaming(dict(zip(NAMES, (frames, sums), strict=True)))
+    (someone.folder / "stream.tflite").write_bytes(stream)
+    names = {"__name__": str(someone.folder), "frame": np.zeros((1, 1, 1, 6), np.int8)}
+    exec(blocks(text_of("docs/GUIDE.md"), "python")[number], names)
 
 
 def test_what_contributing_shows_is_the_plugin_that_is_installed() -> None:
