@@ -35,7 +35,7 @@ def _unary(rng: random.Random) -> Step:
         lambda x, _: F.gelu(x) if kept else F.silu(x),
         lambda x, _: F.layer_norm(x, x.shape[-1:]),
         lambda x, _: F.pad(x, (1, 0, 0, 1))[..., :-1][:, 1:],
-        lambda x, _: x.flatten(1).reshape(x.shape),
+        lambda x, _: torch.unflatten(x.flatten(1), 1, x.shape[1:]),
         lambda x, _: x.clamp(-1, 1).sort(dim).values,
         lambda x, _: (x * 3).round().to(torch.int64).float() / 3,
         lambda x, _: x.index_select(dim, torch.arange(x.shape[dim] - 1, -1, -1)),
