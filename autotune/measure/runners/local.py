@@ -37,7 +37,7 @@ from autotune.target import Target, machine_of
 
 PROFILE_FORMAT = 4
 """Version of cached profiles: raised when something more, or otherwise, is measured."""
-FACTS_MADE = 4
+FACTS_MADE = 5
 """Version of cached facts: raised when micro-benchmarks find something more, or otherwise."""
 _LOGGER = logging.getLogger("autotune.measure")
 _LOGGER.addHandler(logging.NullHandler())
