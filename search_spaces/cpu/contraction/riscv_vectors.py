@@ -23,7 +23,7 @@ ROW_CYCLES = 3.0 + 4.0 + 1.0
 IN_TURN_CYCLES = 9.0 + 4.0 - 3.0
 """More where two channels' words lie in turn, for both."""
 PRODUCT_CYCLES, LOOP_CYCLES = 8.0, 7.0
-"""Of a vector of each sum, and around those of a vector of all rows."""
+"""The product of a vector of each sum, and what is around those of a vector of all rows."""
 SUM_CYCLES = 8.0 + 10.0 + 24.0
 """To clear a sum, to add up its vector, to scale and store it."""
 RUN_CYCLES = 4.0

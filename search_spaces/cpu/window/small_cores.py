@@ -26,7 +26,7 @@ from search_spaces.space import Configs
 MOST_TAPS, MOST_POINTS = 3, 5
 """Of a row of a window, and of a tile, which registers of vectors hold (specified)."""
 BYTES_CYCLES, PRODUCT_CYCLES, ROW_CYCLES = 8.0, 8.0, 6.0
-"""Of a vector: to load and widen it, to multiply it; the loop over rows."""
+"""To load and widen a vector, to multiply it; the loop over rows."""
 VECTOR_CHANNELS = 16
 GROUP_CYCLES, VECTOR_SUM_CYCLES = 40.0, 18.0
 """To begin sums of vectors of channels and to end them; to clear one and to store it."""
