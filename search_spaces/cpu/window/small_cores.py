@@ -24,10 +24,11 @@ from search_spaces.cpu.window.shape import WindowShape, accesses, reduction_of
 from search_spaces.space import Configs
 
 MOST_TAPS, MOST_POINTS = 3, 5
-"""Of a row of a window, and of a tile, which registers of vectors hold (specified)."""
+"""What registers of vectors hold: taps of a row of a window, points of a tile (specified)."""
 BYTES_CYCLES, PRODUCT_CYCLES, ROW_CYCLES = 8.0, 8.0, 6.0
 """To load and widen a vector, to multiply it; the loop over rows."""
 VECTOR_CHANNELS = 16
+"""Channels that a vector of 128 bits has sums of."""
 GROUP_CYCLES, VECTOR_SUM_CYCLES = 40.0, 18.0
 """To begin sums of vectors of channels and to end them; to clear one and to store it."""
 REGISTERS = 14
