@@ -13,6 +13,7 @@ import numpy as np
 from autotune.codegen import backend_for
 from autotune.codegen.base import PLACED, REPEATED
 from autotune.codegen.llvm.amounts import Row
+from autotune.codegen.llvm.backend import LlvmBackend
 from autotune.compiler.constants import ConstantBlock, SharedConstants
 from autotune.compiler.open_kernels import OpenKernel
 from autotune.compiler.ports import input_bases, output_bases, outputs_of
@@ -44,18 +45,28 @@ class BuiltKernel:
     symbol: str
     code: bytes
     workspace_bytes: int
+    text: str = ""
+    """LLVM IR that its code is still to be made of."""
 
 
-def built(
+def written(
     task: Task, number: int, kernel: OpenKernel, target: Target, units: Sequence[Unit]
 ) -> BuiltKernel:
-    """A kernel's code, under a symbol of the task and its number. Raises BuildError, and whatever
-    a defect does."""
+    """A kernel's code, or the text that it is made of, under a symbol of the task and its number.
+    Raises BuildError, and whatever a defect does."""
     symbol = f"{kernel_symbol(task)}_{number}"
     program = of_units(kernel.program, tuple(unit.name for unit in units))
-    made = backend_for(target).build(program, target, symbol)
+    backend = backend_for(target)
+    if isinstance(backend, LlvmBackend):
+        made, text = backend.written(program, target, symbol)
+    else:
+        made, text = backend.build(program, target, symbol), ""
     return BuiltKernel(
-        kernel=kernel, symbol=symbol, code=made.code, workspace_bytes=made.workspace_bytes
+        kernel=kernel,
+        symbol=symbol,
+        code=made.code,
+        workspace_bytes=made.workspace_bytes,
+        text=text,
     )
 
 

@@ -6,27 +6,19 @@ The graph is imported, optimized and cut into tasks once, with symbols where siz
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.compiler.open_kernels import (
-    NoOpenKernelError,
-    OpenKernel,
-    block_kernels,
-    covers,
-    does_more,
-    strip_kernels,
-    whole_kernels,
-)
-from autotune.compiler.open_lines import BuiltKernel, built
+from autotune.compiler.open_building import built_kernels
+from autotune.compiler.open_emission import Emission
+from autotune.compiler.open_kernels import NoOpenKernelError
+from autotune.compiler.open_lines import BuiltKernel
 from autotune.compiler.open_link import PlannedPartition, open_link
-from autotune.compiler.open_tiles import tile_kernels
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import drawn_values, weight_bytes
 from autotune.db.types import LogStore
@@ -48,8 +40,6 @@ from autotune.target import Target
 from autotune.tasks.at_sizes import of_some
 from autotune.types import Task
 
-LAST_RESORT_S = 1.0
-"""Seconds that a kernel is taken to need which is for sizes that no other one serves."""
 FEW = 4096
 """Elements that plain loops make in no time that matters."""
 TRIED = 96
@@ -91,7 +81,6 @@ def open_image(
     start = time.perf_counter()
     opened = OpenParts.of(model, ranges, target, profile)
     parts, there, units = opened.parts, opened.sizes, opened.units
-    kernels = _kernels(opened, parts, log)
     types = OpenTypes(
         inputs=tuple(model.inputs.items()),
         outputs=tuple(model.outputs.items()),
@@ -100,7 +89,13 @@ def open_image(
     planned = [PlannedPartition(parts=parts, blocks=stacked(parts, there))]
     choice: PlanChoice | None = None
     on_host = target.kind == "cpu" and not target.is_wasm  # others export the first plan alone
-    striped = _in_strips(opened, log, kernels, strips or OpenRowStrips()) if on_host else None
+    with Emission(target, len(parts.weights())) as emission:
+        building = _Building(opened, log, emission)
+        written = building.written(parts)
+        striped = None
+        if on_host:
+            striped = _in_strips(building, written, strips or OpenRowStrips())
+        kernels = building.coded(written)
     if striped is not None:
         cut, choice = striped
         planned.append(PlannedPartition(parts=cut, blocks=stacked(cut, there)))
@@ -114,35 +109,62 @@ def open_image(
     return image, _plain_notes(parts, kernels)
 
 
-def _kernels(
-    opened: OpenParts,
-    parts: Partition,
-    log: LogStore | None,
-    there: Mapping[Task, list[BuiltKernel]] = MappingProxyType({}),
-) -> dict[Task, list[BuiltKernel]]:
-    """The kernels of all tasks, those that are `there` as they are. Raises NoOpenKernelError."""
-    return {
-        task: there.get(task)
-        or _built(of_some(task), opened.machine_of(task), opened.sizes, opened.units, log)
-        for task in parts.weights()
-    }
+Written = dict[Task, list[BuiltKernel]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Building:
+    """Kernels of the model's tasks."""
+
+    opened: OpenParts
+    log: LogStore | None
+    emission: Emission
+    begun: dict[Task, Future[list[BuiltKernel]]] = field(default_factory=dict)
+
+    def written(
+        self, parts: Partition, there: Mapping[Task, list[BuiltKernel]] | None = None
+    ) -> Written:
+        """The kernels of all tasks, those that are `there` as they are, whose code is begun.
+        Raises NoOpenKernelError."""
+        out = {}
+        for task in parts.weights():
+            out[task] = (there or {}).get(task) or self._built(task, coded=False)
+            if task not in self.begun:
+                self.begun[task] = self.emission.begin(out[task])
+        return out
+
+    def coded(self, kernels: Written) -> Written:
+        """The kernels with their code. Raises NoOpenKernelError."""
+        return {task: self._coded(task) for task in kernels}
+
+    def _coded(self, task: Task) -> list[BuiltKernel]:
+        try:
+            return self.begun[task].result()
+        except NO_DEFECT:
+            raise
+        except Exception as error:  # one after the other, those that can be built
+            _LOGGER.info("%s: %s; it is built again", task.op, described(error))
+            return self._built(task, coded=True)
+
+    def _built(self, task: Task, *, coded: bool) -> list[BuiltKernel]:
+        opened = self.opened
+        machine, some = opened.machine_of(task), of_some(task)
+        return built_kernels(some, machine, opened.sizes, opened.units, self.log, coded=coded)
 
 
 def _in_strips(
-    opened: OpenParts,
-    log: LogStore | None,
-    kernels: dict[Task, list[BuiltKernel]],
-    strips: OpenRowStrips,
+    building: _Building, kernels: Written, strips: OpenRowStrips
 ) -> tuple[Partition, PlanChoice] | None:
     """The graph with layers in strips of rows, and where it should take less time; `kernels` gets
     those of its tasks. None where it should nowhere, or some strip has no fast kernel."""
+    opened = building.opened
     drawn = drawn_values(opened.symbols, TRIED)
     found = strips.run(opened.graph, drawn)
     if found is None:
         return None
     try:
         parts = opened.cut(found.graph)
-        made = _kernels(opened, parts, log, kernels)
+        made = building.written(parts, kernels)
     except NO_DEFECT:
         raise
     except Exception as error:  # the plan without strips does for all sizes
@@ -243,53 +265,3 @@ def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[st
         units.append(Unit(name=name, least=first, step=step))
         sizes[name] = first + step * symbol(name, low, high)
     return tuple(units), sizes
-
-
-def _built(
-    task: Task,
-    machine: Machine,
-    sizes: Mapping[str, int],
-    units: tuple[Unit, ...],
-    log: LogStore | None,
-) -> list[BuiltKernel]:
-    """A task's kernels with their code. Raises NoOpenKernelError where none can be built."""
-    said: list[str] = []
-
-    strips = strip_kernels(task, machine, sizes, said, log)
-
-    def made(kernels: Iterable[OpenKernel], first: int = 0) -> Iterator[BuiltKernel]:
-        for number, kernel in enumerate(kernels, first):
-            try:
-                yield built(task, number, kernel, machine.target, units)
-            except NO_DEFECT:
-                raise
-            except Exception as error:
-                said.append(str(error))
-
-    def whole(kernels: Iterable[OpenKernel], first: int = 0) -> list[BuiltKernel]:
-        """Those that do more than the ones before them, up to one that serves all sizes."""
-        there: list[BuiltKernel] = []
-        for kernel in kernels:
-            if does_more(kernel, (made.kernel for made in there)):
-                there += made([kernel], first + len(there))
-                if there and covers(there[-1].kernel):
-                    break
-        return there
-
-    tiles = tile_kernels(task, machine, sizes, strips, said) if strips else []
-    kernels = list(made((*strips, *tiles)))
-    if kernels and not any(covers(each.kernel) for each in kernels):
-        # Those for the least sizes could not be built: there, and only there, loops as long as a
-        # call says do.
-        rest = (
-            dataclasses.replace(kernel, seconds=LAST_RESORT_S)
-            for kernel in whole_kernels(task, machine, sizes, said)
-        )
-        kernels += whole(rest, len(strips) + len(tiles))
-        kernels = kernels if covers(kernels[-1].kernel) else []
-    kernels = kernels or list(made(block_kernels(task, machine, sizes, said)))
-    if not kernels:
-        kernels = whole(whole_kernels(task, machine, sizes, said, log))
-    if not kernels or not any(covers(each.kernel) for each in kernels):
-        raise NoOpenKernelError(f"{task.op}: {said[0]}")
-    return kernels

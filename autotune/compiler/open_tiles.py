@@ -10,14 +10,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 import cost_model
-from autotune.compiler.open_kernels import OpenKernel, with_symbols
+from autotune.compiler.kept_kernels import costs_at
+from autotune.compiler.open_kernels import TriedKernel, by_rule
 from autotune.compiler.shared_packings import PACKING_GAIN, Packing, packing_of
 from autotune.compiler.strip_lengths import LEAST_GAIN, drawn_values
 from autotune.defects import NO_DEFECT
@@ -32,7 +31,6 @@ from search_spaces.params import Config
 from search_spaces.rules import rule_for
 
 Sizes = Mapping[str, int]
-Column = npt.NDArray[np.float64]
 KERNELS = 6
 """Kernels of a task that take any number of tiles."""
 GROUPS = (2, 16)
@@ -45,9 +43,9 @@ def tile_kernels(
     task: Task,
     machine: Machine,
     sizes: Sizes,
-    others: Sequence[OpenKernel],
+    others: Sequence[TriedKernel],
     said: list[str],
-) -> list[OpenKernel]:
+) -> list[TriedKernel]:
     """Kernels that lower what sizes of the range are predicted to take, beside `others`. `said`:
     gets what was in the way."""
     packings = dict.fromkeys(kernel.packing for kernel in others)
@@ -60,7 +58,7 @@ def tile_kernels(
     for kernel in others:
         best = np.minimum(best, costs_at(kernel, drawn))
     ideal = np.minimum(best, costs.min(axis=0))
-    taken: list[OpenKernel] = []
+    taken: list[TriedKernel] = []
     while len(taken) < KERNELS:
         loss = ((np.minimum(best, costs) / ideal) ** 2).mean(axis=1)
         wanted = [LEAST_GAIN if each.packing in packings else PACKING_GAIN for each in found]
@@ -69,34 +67,13 @@ def tile_kernels(
             break
         packings[found[number].packing] = None
         best, costs[number] = np.minimum(best, costs[number]), np.inf
-        try:
-            taken.append(_written(task, machine, found[number]))
-        except NO_DEFECT:
-            raise
-        except Exception as error:
-            said.append(str(error))
+        taken.append(found[number])
     return taken
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tried:
-    """A kernel that is not written yet; names as of an OpenKernel."""
-
-    rule: Rule
-    config: Config
-    extents: tuple[int, ...]
-    lengths: tuple[int, ...]
-    pieces: int
-    seconds: float = UNIT_S
-
-    @property
-    def packing(self) -> Packing:
-        return packing_of(self.rule, self.config)
 
 
 def _tried(
     task: Task, machine: Machine, sizes: Sizes, there: Iterable[Packing], said: list[str]
-) -> Iterator[_Tried]:
+) -> Iterator[TriedKernel]:
     """Kernels of one algorithm pack weights as the first of them does, or as one of `there`."""
     rule = rule_for(task_at(task, sizes), machine.target)
     packings = list(there)
@@ -121,7 +98,9 @@ def _packed(tiles: OpenTiles, packings: Iterable[Packing]) -> OpenTiles:
     return tiles
 
 
-def _predicted(task: Task, machine: Machine, sizes: Sizes, rule: Rule, tiles: OpenTiles) -> _Tried:
+def _predicted(
+    task: Task, machine: Machine, sizes: Sizes, rule: Rule, tiles: OpenTiles
+) -> TriedKernel:
     """The config that is best for a few groups of tiles, and a time that grows with them."""
     (output,) = task.by_role("output")
     shape, extents = output.type.shape, open_extents(task)
@@ -149,40 +128,23 @@ def _predicted(task: Task, machine: Machine, sizes: Sizes, rule: Rule, tiles: Op
     # Few tiles meet each panel of weights: what they take hides little of the panels' way here.
     start += float(machine.stream_s(tiles.weight_bytes, tiles.weight_bytes))
     pieces = ceil_div(tiles.count, tiles.group) * max(1, round(each / UNIT_S))
-    return _Tried(
-        rule=rule,
-        config=config,
+    return TriedKernel(
+        write=lambda: by_rule(_served(task, extents, lengths), machine, rule, config),
         extents=extents,
         lengths=lengths,
         pieces=pieces + round(start / UNIT_S),
+        seconds=UNIT_S,
+        packing=packing_of(rule, config),
     )
 
 
-def costs_at(kernel: OpenKernel | _Tried, drawn: Sequence[Sizes]) -> Column:
-    """Predicted seconds at sizes; inf where the kernel does not serve them."""
-    out = []
-    for values in drawn:
-        pairs = zip(kernel.extents, kernel.lengths, strict=True)
-        fits = all(value_at(extent, values) >= length for extent, length in pairs)
-        out.append(value_at(kernel.pieces, values) * kernel.seconds if fits else math.inf)
-    return np.array(out)
-
-
-def _written(task: Task, machine: Machine, tried: _Tried) -> OpenKernel:
-    """The kernel's program, which is of the part of the range that it serves."""
+def _served(task: Task, extents: Sequence[int], lengths: Sequence[int]) -> Task:
+    """The task in the part of the range that a kernel of these lengths serves."""
     lows: dict[str, int] = {}
-    for extent, length in zip(tried.extents, tried.lengths, strict=True):
+    for extent, length in zip(extents, lengths, strict=True):
         if surely_at_most(length, extent):
             continue
         (name,) = (s.name for s in symbols_of(extent))
         found = math.ceil(sample_values((extent,), (length,), {})[name])
         lows[name] = max(found, lows.get(name, 0))
-    made = tried.rule.write(task_from(task, lows), machine.target, tried.config)
-    return OpenKernel(
-        program=with_symbols(made.program, task),
-        schedule=made.schedule,
-        extents=tried.extents,
-        lengths=tried.lengths,
-        pieces=tried.pieces,
-        seconds=tried.seconds,
-    )
+    return task_from(task, lows)

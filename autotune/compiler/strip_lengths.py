@@ -9,16 +9,18 @@ there were kernels for all lengths.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
 from autotune.ops import OPS
-from autotune.sizes import greatest, is_size, least, symbols_of, value_at
+from autotune.sizes import SizeSymbol, greatest, is_size, least, symbols_of, value_at
 from autotune.tasks.flops import task_flops
 from autotune.tasks.samples import open_extents
 from autotune.types import ITEM_BYTES, Task
@@ -47,7 +49,7 @@ TILE = 4
 """Outputs of the common tiles: a strip takes as long as the next multiple of it, nearly."""
 UNTILED = 0.5
 """Share of an output that is missing to a whole tile and costs nothing."""
-LEAST_GAIN = 1e-4
+LEAST_GAIN = 3e-3
 """Least gain in the mean squared ratio to what all lengths would give, for one more kernel."""
 SEED = 0
 """Seed of the drawn sizes."""
@@ -132,11 +134,16 @@ def _lengths(extent: int, known: Sequence[int]) -> list[int]:
     return [n for n in known if n <= max(1, greatest(extent))]
 
 
-def drawn_values(extents: Iterable[int], count: int = DRAWN) -> list[dict[str, int]]:
+def drawn_values(extents: Iterable[int], count: int = DRAWN) -> list[Mapping[str, int]]:
     """Sizes of the range, half of them uniform, half by orders of magnitude: values of the symbols
     of these extents."""
-    rng = np.random.default_rng(SEED)
     symbols = sorted({s for e in extents for s in symbols_of(e)}, key=lambda s: s.name)
+    return list(_drawn_of(tuple(symbols), count))
+
+
+@functools.lru_cache(maxsize=256)
+def _drawn_of(symbols: tuple[SizeSymbol, ...], count: int) -> tuple[Mapping[str, int], ...]:
+    rng = np.random.default_rng(SEED)
     out = []
     for number in range(count):
         values = {}
@@ -147,8 +154,8 @@ def drawn_values(extents: Iterable[int], count: int = DRAWN) -> list[dict[str, i
                 values[s.name] = min(high, max(low, round(drawn)))
             else:
                 values[s.name] = int(rng.integers(low, high + 1))
-        out.append(values)
-    return out
+        out.append(MappingProxyType(values))
+    return tuple(out)
 
 
 def _drawn(extents: Sequence[int]) -> Amounts:

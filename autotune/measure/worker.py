@@ -1,8 +1,8 @@
 """The worker process: builds, checks and times candidates for its parent, and may crash doing so.
 
-In: frames on stdin, {"command": ping|build|prepare|run|profile|facts|model, ...}. Out: one frame
-per command on the original stdout; whatever a candidate prints goes to stderr. Ends when its stdin
-closes or its parent is gone, in the middle of a hanging kernel too.
+In: frames on stdin, {"command": ping|build|emit|prepare|run|profile|facts|model, ...}. Out: one
+frame per command on the original stdout; whatever a candidate prints goes to stderr. Ends when its
+stdin closes or its parent is gone, in the middle of a hanging kernel too.
 
 Started by autotune.measure.confined, with [--executor package.module:Class].
 """
@@ -70,6 +70,8 @@ def handle(
                 run_s=result.run_s,
             )
         return {"result": result.to_json()}, b""
+    if command == "emit":
+        return _emit(header, blob)
     if command == "profile":
         return _profile(executor, Target.from_json(header["target"]))
     if command == "facts":
@@ -113,6 +115,15 @@ def _run(
             build_s=built.build_s,
             run_s=clock() - start,
         )
+
+
+def _emit(header: dict[str, Any], blob: bytes) -> Frame:
+    from autotune.measure.emission import emit_reply  # a board without LLVM does without
+
+    try:
+        return emit_reply(header, blob)
+    except Exception as error:  # the process boundary: the parent builds another kernel
+        return {"error": one_line(error)}, b""
 
 
 def _profile(executor: Executor, target: Target) -> Frame:

@@ -100,6 +100,12 @@ def in_strips(
     )
 
 
+def check_strips(task: Task) -> None:
+    """Raises ScheduleError where the task is not the same at every place, of whatever sample."""
+    (output,) = task.by_role("output")
+    shifts_of(task, tuple(d for d, extent in enumerate(output.type.shape) if is_size(extent)))
+
+
 def strips_of(task: Task, sample: Task) -> tuple[Strip, ...]:
     """The dimensions of the output whose extent a run decides, outermost first."""
     (sized,), (small,) = task.by_role("output"), sample.by_role("output")

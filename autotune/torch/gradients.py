@@ -18,20 +18,24 @@ from torch import fx
 class Differentiable:
     """`compiled` and `original` compute the same; neither writes to its inputs."""
 
-    def __init__(
-        self, compiled: Callable[..., Sequence[Any]], original: Callable[..., Sequence[Any]]
-    ) -> None:
+    def __init__(self, compiled: Callable[..., Sequence[Any]], original: fx.GraphModule) -> None:
         self.compiled, self.original = compiled, original
+        self._apart = apart_results(original)
         self.trained = False
         """Whether gradients were asked for."""
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         if not torch.is_grad_enabled() or not any(map(_wants_gradient, inputs)):
             return self.compiled(*inputs)
-        if self.trained:
-            return self.original(*inputs)
-        made: Sequence[Any] = _Forward.apply(self, *inputs)  # type: ignore[no-untyped-call]
+        made: Sequence[Any] = (
+            self.original(*inputs) if self.trained else _Forward.apply(self, *inputs)  # type: ignore[no-untyped-call]
+        )
         return made
+
+    def constant(self, made: Sequence[Any]) -> list[torch.Tensor]:
+        """The results that have no gradient."""
+        pairs = [(i, m) for i, m in enumerate(made) if isinstance(m, torch.Tensor)]
+        return [m for i, m in pairs if i in self._apart or not _takes_gradient(m)]
 
 
 class _Forward(torch.autograd.Function):
@@ -43,9 +47,7 @@ class _Forward(torch.autograd.Function):
         ctx.save_for_backward(*(i for i in inputs if isinstance(i, torch.Tensor)))
         with torch.no_grad():
             made = tuple(owner.compiled(*inputs))
-        ctx.mark_non_differentiable(
-            *(m for m in made if isinstance(m, torch.Tensor) and not m.is_floating_point())
-        )
+        ctx.mark_non_differentiable(*owner.constant(made))
         return made
 
     @staticmethod
@@ -82,6 +84,23 @@ def _apart(given: torch.Tensor, need: bool, further: bool) -> torch.Tensor:
     if further and need:
         return given.view_as(given)
     return given.detach().requires_grad_(need)
+
+
+def apart_results(module: fx.GraphModule) -> set[int]:
+    """The numbers of a graph's results that no gradient reaches, as Dynamo recorded them: they
+    were made where none are recorded, detached, or follow from nothing that has one."""
+    (results,) = module.graph.output_node().args
+    nodes = results if isinstance(results, list | tuple) else [results]
+    examples = [n.meta.get("example_value") if isinstance(n, fx.Node) else None for n in nodes]
+    return {
+        i
+        for i, example in enumerate(examples)
+        if isinstance(example, torch.Tensor) and not example.requires_grad
+    }
+
+
+def _takes_gradient(made: torch.Tensor) -> bool:
+    return made.is_floating_point() or made.is_complex()
 
 
 def _wants_gradient(value: Any) -> bool:

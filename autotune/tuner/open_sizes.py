@@ -15,9 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.arguments import listed
-from autotune.compiler.open_kernels import OpenKernel, block_kernels, strip_kernels, whole_kernels
+from autotune.compiler.kept_kernels import costs_at, kept_kernels
+from autotune.compiler.open_building import sampled_kernels
+from autotune.compiler.open_kernels import (
+    OpenKernel,
+    TriedKernel,
+    block_kernels,
+    calls_at,
+    whole_kernels,
+)
 from autotune.compiler.open_sizes import OpenParts
-from autotune.compiler.open_tiles import costs_at, tile_kernels
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError
@@ -114,11 +121,11 @@ def _called(
 ) -> list[tuple[Task, int]]:
     """The samples of a task that sizes call, and how often, one after the other."""
     machine, sizes, said = opened.machine_of(task), opened.sizes, list[str]()
-    kernels: list[OpenKernel] = list(strip_kernels(task, machine, sizes, said, log))
-    if kernels:
-        kernels += tile_kernels(task, machine, sizes, kernels, said)
-    elif next(block_kernels(task, machine, sizes, said), None) is None:
-        kernels = [k for k in whole_kernels(task, machine, sizes, said, log) if not k.plain][:1]
+    kernels: list[OpenKernel | TriedKernel] = []
+    kernels += kept_kernels(sampled_kernels(task, machine, sizes, said, log))
+    if not kernels and next(block_kernels(task, machine, sizes, said), None) is None:
+        whole = whole_kernels(task, machine, sizes, said, log)
+        kernels += [kernel for kernel in whole if not kernel.plain][:1]
     if not kernels:
         return []
     costs = np.array([costs_at(kernel, counts) for kernel in kernels])
@@ -126,5 +133,5 @@ def _called(
     for number, values in zip(costs.argmin(axis=0), counts, strict=True):
         kernel = kernels[number]
         if kernel.sample is not None:
-            out.append((kernel.sample, kernel.calls_at(values)))
+            out.append((kernel.sample, calls_at(kernel, values)))
     return out

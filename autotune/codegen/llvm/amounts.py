@@ -116,3 +116,11 @@ def _factor(
     place = symbols.index(factor.name)
     pointer = emit(f"getelementptr i64, ptr %sizes, i64 {place}")
     return emit(f"load i64, ptr {pointer}, align 8")
+
+
+def number_of(amount: int) -> int:
+    """What is the same of an amount for all values of its symbols."""
+    if not is_size(amount):
+        return amount
+    product, number = amount.terms[0]
+    return 0 if product else int(number)

@@ -6,6 +6,7 @@ registers, local clean-up, control flow. LLVM's own vectoriser and unroller are 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -79,12 +80,14 @@ class LlvmBackend:
         return _source(write_kernel(program, target, symbol), program, target, symbol)
 
     def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
+        kernel, text = self.written(program, target, symbol)
+        return dataclasses.replace(kernel, code=compile_text(text, target))
+
+    def written(self, program: Program, target: Target, symbol: str) -> tuple[ObjectCode, str]:
+        """A kernel without its code, and the text that `compile_text` makes that of."""
         kernel = write_kernel(program, target, symbol)
-        return ObjectCode(
-            symbol=symbol,
-            code=compile_text(_source(kernel, program, target, symbol), target),
-            workspace_bytes=kernel.workspace_bytes,
-        )
+        made = ObjectCode(symbol=symbol, code=b"", workspace_bytes=kernel.workspace_bytes)
+        return made, _source(kernel, program, target, symbol)
 
     def build_entry(self, calls: Sequence[EntryCall], target: Target, symbol: str) -> bytes:
         return compile_text(entry_text(calls, target, symbol), target)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from autotune.codegen.llvm.amounts import amount_text
+from autotune.codegen.llvm.amounts import amount_text, number_of
 from autotune.codegen.llvm.element import ElementWriter
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
@@ -188,10 +188,16 @@ class IndexWriter(ElementWriter, ABC):
             base = self._base(base, item, offset.terms)
         if self.least_address and not is_size(offset.const):
             return self._near(base, item, offset, self.least_address // ITEM_BYTES[buffer.dtype])
-        if offset.const:
-            if self.crowd and offset.terms and not is_size(offset.const):
-                self._crowd(base, offset.const)
-            text = f"getelementptr {item}, ptr {base}, i64 {self.amount(offset.const)}"
+        distance = offset.const
+        if self.crowd and is_size(distance):
+            # Elements of one row lie at numbers from its first, which loops need not look for.
+            distance = number_of(distance)
+            moved = self.amount(offset.const - distance)
+            base = self.pure(_depth_of(offset), f"getelementptr {item}, ptr {base}, i64 {moved}")
+        if distance:
+            if self.crowd and offset.terms:
+                self._crowd(base, distance)
+            text = f"getelementptr {item}, ptr {base}, i64 {self.amount(distance)}"
             base = self.text.once(text, text)
         return base
 
@@ -213,9 +219,7 @@ class IndexWriter(ElementWriter, ABC):
     def _near(self, base: str, item: str, offset: Linear, most: int) -> str:
         """A pointer to an element as one that loop passes leave alone, and a distance from there
         of less than `most` elements that is not negative: no address between wraps around."""
-        depth, distance = 0, offset.const % most
-        for var, _ in offset.terms:
-            depth = _deeper(depth, var)
+        depth, distance = _depth_of(offset), offset.const % most
         if offset.const != distance:
             moved = f"getelementptr {item}, ptr {base}, i64 {offset.const - distance}"
             base = self.pure(depth, moved)
@@ -246,6 +250,14 @@ class IndexWriter(ElementWriter, ABC):
 def _deeper(depth: int, var: Var) -> int:
     """Loop depth from which a sum is known with one more variable; -1: only where it is used."""
     return -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
+
+
+def _depth_of(value: Linear) -> int:
+    """Loop depth from which a sum is known."""
+    depth = 0
+    for var, _ in value.terms:
+        depth = _deeper(depth, var)
+    return depth
 
 
 def _fold(atom: FloorDiv | Mod | Clamp, value: int) -> int:

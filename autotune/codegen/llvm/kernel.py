@@ -33,8 +33,9 @@ from autotune.types import ITEM_BYTES
 
 ALIGN = 64
 """Bytes that scratch buffers begin at multiples of: a cache line, and the widest vector."""
-CROWD = 8
-"""Distances from one pointer on x86-64 after which another one is made."""
+CROWD, CROWD_OF_SIZES = 8, 1
+"""Distances from one pointer on x86-64 after which another one is made: where a run knows how far
+apart rows are, there are so many pointers that loop passes find nothing, in half of a build."""
 WASM_FIRST_BYTES = 256 << 10
 """Bytes of a WebAssembly module's memory before the first tensor: its stack at least (chosen)."""
 DENORMALS = {True: "preserve-sign", False: "ieee"}
@@ -62,7 +63,8 @@ class _KernelWriter(TileWriter):
         arguments += ["ptr noalias readonly %sizes"] if program.symbols else []
         arguments += ["ptr %workspace", "i64 %thread", "i64 %threads", "i64 %epoch"]
         self.symbol, self.phases = symbol, 0
-        self.crowd = CROWD if target.triple.startswith("x86_64") else 0
+        crowd = CROWD_OF_SIZES if program.symbols else CROWD
+        self.crowd = crowd if target.triple.startswith("x86_64") else 0
         self.least_address = WASM_FIRST_BYTES if target.is_wasm else 0
         super().__init__(
             FunctionText(f"define void @{symbol}({', '.join(arguments)}) {_attributes(target)}")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import fx
 
@@ -256,6 +257,12 @@ class AtenCall(Assembler):
         return found
 
     # ----------------------------------------------------------------------------------- graph
+
+    def constant(self, data: Any, dtype: str | None = None) -> str:
+        """A constant; a whole number beyond its type's is wrapped around, as PyTorch does."""
+        if type(data) is int and dtype is not None:
+            data = np.asarray(data).astype(dtype)
+        return super().constant(data, dtype)
 
     def as_made(self, name: str) -> str:
         """A tensor, or a number, in the element type of what the call gives."""

@@ -127,66 +127,12 @@ def rsub(n: AtenCall) -> str:
     return n.op("sub", y, x)
 
 
-@aten("div", "divide", "true_divide")
-def divide(n: AtenCall) -> str:
-    x, y = n.as_made("self"), n.as_made("other")
-    mode = n.arg("rounding_mode") if n.has("rounding_mode") else None
-    if mode is None:
-        return n.op("div", x, y)
-    if not n.made_dtype.startswith("float"):
-        return n.op("div", x, y) if mode == "trunc" else _floor_divided(n, x, y)
-    quotient = n.op("div", x, y)
-    if mode == "trunc":
-        return _truncated(n, quotient)
-    # The quotient may be rounded up to a whole number that it does not reach.
-    rest = n.op("mod", x, y)
-    whole = n.op("div", n.op("sub", x, rest), y)
-    return n.op("round", whole)
-
-
-def _floor_divided(n: AtenCall, x: str, y: str) -> str:
-    """Integers divided toward minus infinity."""
-    return n.op("div", n.op("sub", x, n.op("mod", x, y)), y)
-
-
-def _truncated(n: AtenCall, x: str) -> str:
-    below = n.op("lt", x, n.like(0, x))
-    return n.op("where", below, n.op("ceil", x), n.op("floor", x))
-
-
-@aten("trunc", "fix")
-def trunc(n: AtenCall) -> str:
-    x = n.value("self")
-    return _truncated(n, x) if n.dtype(x).startswith("float") else x
-
-
-@aten("frac")
-def frac(n: AtenCall) -> str:
-    x = n.value("self")
-    return n.op("sub", x, _truncated(n, x))
-
-
 @aten("round")
 def round_(n: AtenCall) -> str:
     x = n.value("self")
     if n.has("decimals") and n.arg("decimals", 0):
         raise UnsupportedOpError("rounding to decimals is not supported")
     return n.op("round", x) if n.dtype(x).startswith("float") else x
-
-
-@aten("remainder")
-def remainder(n: AtenCall) -> str:
-    return n.op("mod", n.as_made("self"), n.as_made("other"))
-
-
-@aten("fmod")
-def fmod(n: AtenCall) -> str:
-    """The remainder that has the dividend's sign."""
-    x, y = n.as_made("self"), n.as_made("other")
-    if not n.made_dtype.startswith("float"):
-        return n.op("sub", x, n.op("mul", n.op("div", x, y), y))
-    rest = n.op("mod", n.op("abs", x), n.op("abs", y))
-    return n.op("where", n.op("lt", x, n.like(0, x)), n.op("neg", rest), rest)
 
 
 @aten("neg", "negative")
@@ -344,8 +290,19 @@ def masked_fill(n: AtenCall) -> str:
 
 @aten("lerp")
 def lerp(n: AtenCall) -> str:
+    """From whichever end is nearer, so that a weight of one gives the end itself."""
     start, end, weight = n.as_made("self"), n.as_made("end"), n.as_made("weight")
-    return n.op("add", start, n.op("mul", weight, n.op("sub", end, start)))
+    way = n.op("sub", end, start)
+    one = n.like(1, weight)
+    before = n.op("add", start, n.op("mul", weight, way))
+    number = n.given("weight")
+    if isinstance(number, int | float) and abs(number) < 0.5:
+        return before
+    behind = n.op("sub", end, n.op("mul", way, n.op("sub", one, weight)))
+    if isinstance(number, int | float):
+        return behind
+    near = n.op("lt", n.op("abs", weight), n.like(0.5, weight))
+    return n.op("where", near, before, behind)
 
 
 @aten("addcmul", "addcdiv")

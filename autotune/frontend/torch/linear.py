@@ -102,14 +102,29 @@ def attention(n: AtenCall) -> str | tuple[str | None, ...]:
     scale = 1 / math.sqrt(n.shape(query)[-1]) if scale is None else float(scale)
     scores = n.op("matmul", query, key, transpose_b=True)
     scores = n.op("mul", scores, n.like(scale, scores))
-    scores = _masked(n, scores)
+    mask = _mask(n)
+    scores = _masked(n, scores, mask)
     y = n.op("matmul", n.op("softmax", scores, axis=n.rank(scores) - 1), value, transpose_b=False)
+    y = y if mask is None else _zeros_where_nothing_is_seen(n, y, mask)
     return (y, *[None] * (len(n.result) - 1)) if isinstance(n.result, tuple | list) else y
 
 
-def _masked(n: AtenCall, scores: str) -> str:
+def _mask(n: AtenCall) -> str | None:
     name = next((a for a in ("attn_mask", "attn_bias") if n.has(a)), None)
-    mask = n.optional(name) if name else None
+    return n.optional(name) if name else None
+
+
+def _zeros_where_nothing_is_seen(n: AtenCall, y: str, mask: str) -> str:
+    """Queries that a mask lets see no key, as those of padding, have no softmax: zeros for them.
+    Told by the mask, which often has fewer rows than there are scores."""
+    whole = n.dtype(mask) == "bool"
+    rows = n.cast(mask, "int32") if whole else mask
+    best = n.op("reduce_max", rows, axes=(n.rank(rows) - 1,), keepdims=True)
+    seen = n.op("ne", best, n.like(0 if whole else -math.inf, best))
+    return n.op("where", seen, y, n.like(0, y))
+
+
+def _masked(n: AtenCall, scores: str, mask: str | None) -> str:
     if mask is not None:
         if n.dtype(mask) != "bool":
             scores = n.op("add", scores, n.cast(mask, n.dtype(scores)))

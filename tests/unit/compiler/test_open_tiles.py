@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 
 import autotune
-from autotune.compiler import open_sizes, open_tiles
-from autotune.compiler.open_kernels import OpenKernel
+from autotune.compiler import open_building, open_tiles
+from autotune.compiler.open_kernels import TriedKernel
 from tests.unit.compiler.open_models import FLOAT, model_of, weight
 
 
@@ -22,7 +22,7 @@ def test_kernels_over_all_tiles_equal_onnx_runtime(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are made to look free here, so that each call takes one where it may."""
-    made: list[OpenKernel] = []
+    made: list[TriedKernel] = []
 
     def free(task: Any, machine: Any, sizes: Any, others: Any, said: list[str]) -> Any:
         slow = [dataclasses.replace(kernel, seconds=1.0) for kernel in others]
@@ -30,7 +30,7 @@ def test_kernels_over_all_tiles_equal_onnx_runtime(
         made.extend(found)
         return [dataclasses.replace(kernel, seconds=1e-30) for kernel in found]
 
-    monkeypatch.setattr(open_sizes, "tile_kernels", free)
+    monkeypatch.setattr(open_building, "tile_kernels", free)
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1] * 4),
         helper.make_node("Add", ["a", "x"], ["y"]),

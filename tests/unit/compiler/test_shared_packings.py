@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from autotune.compiler import open_kernels
-from autotune.compiler.open_kernels import OpenKernel, strip_kernels
+from autotune.compiler import open_strips
+from autotune.compiler.kept_kernels import costs_at
+from autotune.compiler.open_kernels import TriedKernel
 from autotune.compiler.open_sizes import OpenParts
-from autotune.compiler.open_tiles import costs_at
+from autotune.compiler.open_strips import strip_kernels
 from autotune.compiler.strip_lengths import drawn_values
 from autotune.frontend import open_model
 from autotune.size_ranges import size_ranges
@@ -20,7 +21,7 @@ from tests.unit.compiler.open_models import FLOAT, model_of, weight
 RANGES = {"N": (1, 4), "H": (7, 112)}
 
 
-def kernels_of_convolution() -> tuple[list[OpenKernel], float]:
+def kernels_of_convolution() -> tuple[list[TriedKernel], float]:
     """A convolution's kernels, and the mean over sizes of the least that is predicted."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)]
     dims = ["N", 64, "H", "H"]
@@ -35,7 +36,7 @@ def kernels_of_convolution() -> tuple[list[OpenKernel], float]:
 
 def test_kernels_share_copies_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     shared, cost = kernels_of_convolution()
-    monkeypatch.setattr(open_kernels, "shared_choices", lambda *_: {})
+    monkeypatch.setattr(open_strips, "shared_choices", lambda *_: {})
     apart, least = kernels_of_convolution()
     assert len(shared) == len(apart) > 2
     assert len({kernel.packing for kernel in shared}) < len({kernel.packing for kernel in apart})

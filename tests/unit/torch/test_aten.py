@@ -38,6 +38,16 @@ CASES: list[Case] = [
     ("promotion", lambda x, i, b: (x * i, i / 2, i + 1.5, b + i, b * x), (X, WHOLE, BOOLS)),
     ("integers", lambda i: (i // 3, i % 3, -i, i.abs(), i**2, i.clamp(-1, 2), ~i), (WHOLE,)),
     ("floors", lambda x, y: (x // y, x % y, torch.fmod(x, y), torch.trunc(x * 3)), (X, Y)),
+    ("floors of no number", lambda x, y: (x // y, torch.div(x, y, rounding_mode="trunc")),
+     (torch.tensor([1, -1, math.inf, 3]).repeat(4),
+      torch.tensor([0.0, -0.0, -math.inf, math.inf]).repeat_interleave(4))),
+    ("floors of the largest integers", lambda i, j: (i // 7, i // -7, i // j, torch.fmod(i, j)),
+     (torch.tensor([-128, -127, 127, 1, 7], dtype=torch.int8),
+      torch.tensor([7, 127, -128, -128, -7], dtype=torch.int8))),
+    ("numbers beyond a type", lambda i: (i // -3, i % -3, i + 300, torch.where(i > 3, i, -1)),
+     (torch.tensor([1, 7, 200, 253, 255], dtype=torch.uint8),)),
+    ("between", lambda x, y, w: (x.lerp(y, 1.0), x.lerp(y, w), x.lerp(y, 0.2)),
+     (X + 1e8, Y, torch.tensor([0.0, 0.3, 0.7, 1.0]))),
     ("compared", lambda x, y, i: (x < y, x >= 0.5, i == 2, i != x, i <= 1.5), (X, Y, WHOLE)),
     ("logic", lambda b, i: (b & ~b, b | (i > 0), b ^ b, b.logical_not(), b.any()), (BOOLS, WHOLE)),
     ("arithmetic of bools", lambda a, b: (torch.add(a, b, alpha=True), a + b, a * b,
@@ -103,6 +113,10 @@ CASES: list[Case] = [
     ("attention", F.scaled_dot_product_attention, (Q, K, V)),
     ("masked attention", lambda q, k, v, m: (F.scaled_dot_product_attention(q, k, v, attn_mask=m),
      F.scaled_dot_product_attention(q, k, v, attn_mask=m.float(), scale=0.3)), (Q, K, V, MASK)),
+    ("attention to nothing", lambda q, k, v, m: (
+        F.scaled_dot_product_attention(q, k, v, attn_mask=m), F.scaled_dot_product_attention(
+        q, k, v, attn_mask=torch.zeros(5, 7).masked_fill(~m, -math.inf))),
+     (Q, K, V, MASK & (torch.arange(5)[:, None] % 2 > 0))),
     ("causal attention", lambda q, k, v: F.scaled_dot_product_attention(
         q, k[:, :, :5], v[:, :, :5], is_causal=True), (Q, K, V)),
     ("layer norm", lambda x, w, b: (F.layer_norm(x, (4,), w, b), F.layer_norm(x, (3, 4)),

@@ -82,3 +82,27 @@ def test_gradients_are_of_the_precision_that_the_call_had() -> None:
     expected = gradients(model)
     for _ in range(2):
         torch.testing.assert_close(gradients(fast), expected, rtol=2e-2, atol=2e-2)
+
+
+def test_results_that_no_gradient_reaches_record_none() -> None:
+    """A measure beside a loss is read by `numpy()`, which refuses what records gradients."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> Any:
+        made = x @ w
+        with torch.no_grad():
+            share = (made > 0).float().mean()
+        return made.sum(), share, (made * 2).detach() + 1, torch.zeros_like(w), x * 3
+
+    x, w = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
+    found, expected = compiled(function)(x, w), function(x, w)
+    assert [f.requires_grad for f in found] == [e.requires_grad for e in expected]
+    torch.testing.assert_close(found, expected)
+
+
+def test_complex_results_have_gradients() -> None:
+    x = torch.randn(8, requires_grad=True)
+    found, expected = (
+        torch.autograd.grad(called(x).abs().sum(), x)
+        for called in (compiled(torch.fft.rfft), torch.fft.rfft)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
