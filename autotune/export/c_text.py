@@ -40,6 +40,7 @@ HEAD = """\
 #endif
 
 typedef ptrdiff_t ix;"""
+_WEIGHTS = "(char *)weights"
 
 
 def c_text(image: ModelImage, model: Exported[Interface]) -> str:
@@ -51,19 +52,24 @@ def c_text(image: ModelImage, model: Exported[Interface]) -> str:
     else:
         kernels = tuple(SharedKernel(source=source) for source in sources)
         shared = tuple(SharedCall(call=call) for call in calls)
-    parts = [
-        f"/* {len(kernels)} kernels; see model.h. */",
-        HEAD,
-        *definitions([kernel.source for kernel in kernels]),
-        "",
-        *(kernel_text(kernel.source, kernel.behind) for kernel in kernels),
-        weights_text(image.constants),
+    rest = [
         _instance(model),
         _entry(model.face, shared),
         *_answers(model),
         _create(model),
         *([copier_text()] if model.face.copied else []),
         _run(model),
+    ]
+    # A name that nothing reads is a warning.
+    read = any(_WEIGHTS in part for part in rest)
+    parts = [
+        f"/* {len(kernels)} kernels; see model.h. */",
+        HEAD,
+        *definitions([kernel.source for kernel in kernels]),
+        "",
+        *(kernel_text(kernel.source, kernel.behind) for kernel in kernels),
+        *([weights_text(image.constants)] if read else []),
+        *rest,
     ]
     return flash("\n".join(parts), model.face.prefix)
 
@@ -120,7 +126,7 @@ def _instance(model: Exported[Interface]) -> str:
 def _pointer(face: Interface, base: int) -> str:
     """Where the memory of a pointer's number begins, in a run. What is const is only read."""
     if base == CONSTANTS:
-        return "(char *)weights"
+        return _WEIGHTS
     if base in face.blocks:
         return f"&instance->memory[{face.blocks[base]}]"
     if base < FIRST_INPUT + len(face.inputs):

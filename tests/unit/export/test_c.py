@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import autotune
 from autotune.cli import execute
@@ -20,6 +21,7 @@ from autotune.graph.feeds import random_feeds
 from autotune.target import load_target
 from tests.needs import needs
 from tests.unit.export.test_export import C_FLAGS, exported
+from tests.unit.frontend.onnx_models import nodes_model
 
 CLANG = [
     [sys.executable, "-m", "ziglang", "cc", *C_FLAGS, level, "main.c", "model.c", "-c"]
@@ -52,6 +54,15 @@ def test_it_compiles_without_warnings_and_computes_what_the_model_does(
     listed = ["nm", "-u", "model.o"]
     wanted = subprocess.run(listed, cwd=tmp_path, check=True, capture_output=True, text=True)
     assert set(wanted.stdout.split()) - {"U"} <= {"memset", "memcpy", "expf", "ldexpf", "rintf"}
+
+
+@needs("cc")
+def test_a_model_without_weights_compiles_without_warnings(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    model = nodes_model(nodes, {"x": np.zeros((3, 5), np.float32)}, [], ["y"])
+    compiled = autotune.compile(model, target=source_target(load_target("c")))
+    exported(compiled, tmp_path, format="c")
+    subprocess.run(["cc", *C_FLAGS, "-c", "model.c"], cwd=tmp_path, check=True)
 
 
 def test_an_instance_is_what_kernels_work_in(tmp_path: Path) -> None:
