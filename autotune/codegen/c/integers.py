@@ -37,7 +37,7 @@ def limited(source: str, target: str) -> str:
     """A single float as an integer."""
     limits = np.iinfo(LONG[target])
     low, high = (float_constant(float(v), LONG[source]) for v in (limits.min, limits.max))
-    most = f"({target}){limits.max}"
+    most = f"({target}){limits.max}{'' if limits.min else 'u'}"
     least = f"({target})(-{most} - 1)" if limits.min else "0"
     return f"return a != a ? 0 : a <= {low} ? {least} : a >= {high} ? {most} : ({target})a;"
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, Extents, Launch, ObjectCode
 from autotune.codegen.c.dialect import OPENCL
 from autotune.codegen.c.index import CLinear
+from autotune.codegen.c.overflow import SIGNED
 from autotune.codegen.c.statement import CStatementWriter, Workspace, index_type
 from autotune.codegen.expression import Val
 from autotune.errors import BuildError, VerifyError
@@ -197,7 +198,8 @@ class _KernelsWriter(CStatementWriter):
         kind = self.helpers.type(buffer.dtype)
         cell = self.load(stmt.place).text
         own, other = Val(cell, buffer.dtype, 1), Val("other", buffer.dtype, 1)
-        merged = self._merge(stmt.combine, own, other).text
+        modular = stmt.combine in ("sum", "prod") and buffer.dtype in SIGNED
+        merged = self._merge(stmt.combine, own, other, modular).text
         (x, y, z), all_of = self.block_of, self.names[f"exchange.{buffer.dtype}"]
         number = "get_local_id(0)"
         if y * z > 1:

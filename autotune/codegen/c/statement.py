@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from autotune.codegen.c.amount import amount_text
 from autotune.codegen.c.dialect import Dialect, float_constant
 from autotune.codegen.c.index import CLane, CLinear, NotVectorError
+from autotune.codegen.c.overflow import SIGNED, sums_overflow
 from autotune.codegen.c.value import CValueWriter
 from autotune.codegen.dispatch import StatementDispatch
 from autotune.codegen.expression import Val
@@ -216,7 +217,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         old = self.load(ir.Load(stmt.buffer, stmt.indices))
         if stmt.combine != "sum" or not dtype.startswith("float"):
             value = self.convert(self.value(stmt.value), dtype)
-            return self._merge(stmt.combine, value, old)
+            return self._merge(stmt.combine, value, old, self._modular_sum(stmt, dtype))
         product = stmt.value
         if isinstance(product, ir.Apply) and product.fn == "mul":
             first, second = product.args
@@ -225,10 +226,16 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         value = self.convert(self.value(product), dtype)
         return Val(f"{value.text} + {old.text}", dtype, max(value.lanes, old.lanes))
 
-    def _merge(self, combine: str, value: Val, old: Val) -> Val:
-        fn = _COMBINED[combine]
+    def _merge(self, combine: str, value: Val, old: Val, modular: bool) -> Val:
         lanes = max(value.lanes, old.lanes)
-        return self.function(fn, [self.splat(value, lanes), self.splat(old, lanes)])
+        both = [self.splat(value, lanes), self.splat(old, lanes)]
+        return (self.modular if modular else self.function)(_COMBINED[combine], both)
+
+    def _modular_sum(self, stmt: ir.Store, dtype: str) -> bool:
+        """Whether what is added up, or multiplied, may leave the type."""
+        if stmt.combine == "prod":
+            return dtype in SIGNED
+        return stmt.combine == "sum" and sums_overflow(stmt.value, dtype, self.buffers)
 
     def _table_product(self, factor: float, value: ir.Value, old: Val) -> Val:
         """old + factor * value; a factor of 0, 1 or -1 costs no multiplication."""
@@ -252,7 +259,8 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         text = self.helpers.call(f"reduce_{name}", kind, value.text)
         with self.one_lane(None):
             old = self.load(ir.Load(stmt.buffer, stmt.indices))
-            merged = self._merge(stmt.combine, Val(text, buffer.dtype, 1), old)
+            modular = self._modular_sum(stmt, buffer.dtype)
+            merged = self._merge(stmt.combine, Val(text, buffer.dtype, 1), old, modular)
             self._assign(buffer, at, merged)
 
     def _scatter(self, stmt: ir.Store, buffer: ir.Buffer) -> None:

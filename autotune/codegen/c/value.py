@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from autotune.codegen.c.amount import amount_text
 from autotune.codegen.c.dialect import SHORT, float_constant, mask_of, type_name
 from autotune.codegen.c.index import CIndexWriter, CLinear, NotVectorError
+from autotune.codegen.c.overflow import MODULAR, known_comparison, overflows
 from autotune.codegen.expression import Val
 from autotune.codegen.llvm.math import MOST_FACTORS, factors_of, is_product
 from autotune.errors import BuildError
@@ -168,6 +169,12 @@ class CValueWriter(CIndexWriter):
         if value.fn == "shift_right" and _is_within(last, 8 * ITEM_BYTES[args[0].dtype]):
             moved = f"({args[0].text} >> {args[1].text})"
             return self._wrapped(moved, args[0], max(a.lanes for a in args))
+        if value.fn in ir.COMPARISONS and self.lanes == 1:
+            known = known_comparison(value, self.buffers)
+            if known is not None:
+                return Val(str(int(known)), "bool", 1)
+        if value.fn in MODULAR and overflows(value, args[0].dtype, self.buffers):
+            return self.modular(value.fn, args)
         return self.function(value.fn, args)
 
     def _extreme(self, value: ir.Apply, args: list[Val]) -> Val:
@@ -236,6 +243,20 @@ class CValueWriter(CIndexWriter):
             whole = self.helpers.type("int32", lanes)
             return Val(self.helpers.reinterpreted(whole, args[0].text), "int32", lanes)
         return self._call(fn, *(self.splat(a, lanes) for a in args))
+
+    def modular(self, fn: str, args: Sequence[Val]) -> Val:
+        """A function of `MODULAR` of signed integers that may overflow, by unsigned ones."""
+        lanes, signed = max(a.lanes for a in args), args[0].dtype
+        kinds = (self.helpers.type(f"u{signed}", lanes), self.helpers.type(signed, lanes))
+        unsigned = [self._same_bits(kinds[0], self.splat(a, lanes)) for a in args]
+        text = f"(-{unsigned[0]})" if fn == "neg" else f"({f' {_INFIX[fn]} '.join(unsigned)})"
+        return Val(self._same_bits(kinds[1], Val(text, signed, lanes)), signed, lanes)
+
+    def _same_bits(self, kind: str, value: Val) -> str:
+        """An integer as one with or without a sign."""
+        if value.lanes == 1:
+            return f"(({kind}){value.text})"
+        return self.dialect.reinterpret(kind, value.text)
 
     def _wrapped(self, text: str, like: Val, lanes: int) -> Val:
         """A result of arithmetic: that of single bytes is wider in C."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.cli import execute
@@ -62,6 +62,60 @@ def test_a_model_without_weights_compiles_without_warnings(tmp_path: Path) -> No
     model = nodes_model(nodes, {"x": np.zeros((3, 5), np.float32)}, [], ["y"])
     compiled = autotune.compile(model, target=source_target(load_target("c")))
     exported(compiled, tmp_path, format="c")
+    subprocess.run(["cc", *C_FLAGS, "-c", "model.c"], cwd=tmp_path, check=True)
+
+
+@needs("cc")
+@pytest.mark.parametrize("op", ["Mul", "Add", "Sub", "Neg", "ReduceSum", "ReduceProd"])
+def test_integers_wrap_around_whatever_c_leaves_undefined(op: str, tmp_path: Path) -> None:
+    """Compilers may take it that signed integers do not overflow."""
+    ends = np.array([[2**31 - 1, -(2**31), -8], [352719360, 2**31 - 1, -(2**31)]], np.int32)
+    rules = {"keepdims": 0} if op.startswith("Reduce") else {}
+    given = ["x", "x"] if op in ("Mul", "Add", "Sub") else ["x"]
+    nodes = [helper.make_node("Neg", ["x"], ["n"])] if op == "Sub" else []
+    node = helper.make_node(op, ["n", "x"] if op == "Sub" else given, ["y"], **rules)
+    model = nodes_model([*nodes, node], {"x": ends}, [], ["y"])
+    exported(autotune.compile(model, target=source_target(load_target("c"))), tmp_path, format="c")
+    checked = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-O1"]
+    command = ["cc", *C_FLAGS, *checked, "main.c", "model.c", "-lm", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    (tmp_path / "in").write_bytes(ends.tobytes())
+    subprocess.run(["./main", "in", "-o", "out"], cwd=tmp_path, check=True, capture_output=True)
+    wide = ends.astype(object)
+    exact = {
+        "Mul": wide * wide, "Add": wide + wide, "Sub": -wide - wide, "Neg": -wide,
+        "ReduceSum": wide.sum(), "ReduceProd": wide.prod(),
+    }[op]  # fmt: skip
+    wanted = np.asarray(np.asarray(exact) % 2**32, np.uint32).ravel()
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "out", np.uint32), wanted)
+
+
+@needs("cc")
+def test_comparisons_that_types_decide_are_no_warning(tmp_path: Path) -> None:
+    """Places of unsigned bytes that may count from the end: `place < 0 ? place + 7 : place`."""
+    nodes = [helper.make_node("OneHot", ["x", "depth", "values"], ["y"])]
+    known = [("depth", np.int64(7)), ("values", np.array([0, 1], np.float32))]
+    tensors = [numpy_helper.from_array(array, name) for name, array in known]
+    x = np.arange(10, dtype=np.uint8)
+    model = nodes_model(nodes, {"x": x}, tensors, ["y"])
+    exported(autotune.compile(model, target=source_target(load_target("c"))), tmp_path, format="c")
+    command = ["cc", *C_FLAGS, "main.c", "model.c", "-lm", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    (tmp_path / "in").write_bytes(x.tobytes())
+    subprocess.run(["./main", "in", "-o", "out"], cwd=tmp_path, check=True, capture_output=True)
+    found = np.fromfile(tmp_path / "out", np.float32).reshape(10, 7)
+    np.testing.assert_array_equal(found, np.eye(10, 7))
+
+
+@needs("cc")
+def test_the_largest_integers_are_no_warning(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], [name], to=getattr(TensorProto, name))
+        for name in ("UINT64", "INT64", "UINT32")
+    ]
+    x = np.array([0.5, 2.0**62, 3e9])
+    model = nodes_model(nodes, {"x": x}, [], ["UINT64", "INT64", "UINT32"])
+    exported(autotune.compile(model, target=source_target(load_target("c"))), tmp_path, format="c")
     subprocess.run(["cc", *C_FLAGS, "-c", "model.c"], cwd=tmp_path, check=True)
 
 
