@@ -258,7 +258,7 @@ def _short_table(function: Callable[[Array], Array], least: float, most: float) 
     here, middle = function(at) * 32768.0, function(at[:-1] + step / 2) * 32768.0
     between = rounded((here[1:] + rounded(here[:-1])) / 2) - rounded(middle)
     out = np.append(rounded(here[:-1]) - rounded(between / 2), rounded(here[-1]))
-    return np.clip(out, _LOW, _HIGH).astype(np.int64)
+    return np.asarray(np.clip(out, _LOW, _HIGH).astype(np.int64))
 
 
 def _looked_up(n: OperatorContext, x: str, table: Array) -> str:

@@ -154,12 +154,19 @@ def test_refused_in_one_line(tmp_path: Path, model: bytes) -> None:
         load_model(tflite_bytes([wrong], wrong.inputs, [y]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16"])
-def test_activations_of_other_types_are_refused_in_one_line(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        ("uint8", "convert the model with full integer"),
+        ("int16", "a bias of int32 beside int16 is not supported; expected int64"),
+        ("uint16", "convert the model with full integer"),
+    ],
+)
+def test_activations_of_other_types_are_refused_in_one_line(dtype: str, message: str) -> None:
     x, y = (Tensor(shape=(1, 6, 6, 4), dtype=dtype, scale=0.05) for _ in range(2))
     layer = Operator(name="CONV_2D", inputs=[x, weights(4, 3, 3, 4), bias(4)], outputs=[y],
                      options=conv(1, SAME, NONE))  # fmt: skip
-    with pytest.raises(UnsupportedOpError, match="convert the model with full integer") as error:
+    with pytest.raises(UnsupportedOpError, match=message) as error:
         load_model(tflite_bytes([layer], [x], [y]))
     assert "\n" not in str(error.value)
 
