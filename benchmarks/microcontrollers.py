@@ -3,6 +3,8 @@
     python benchmarks/microcontrollers.py FOLDER/*.tflite [--cores cortex-m4,cortex-m7,cortex-m55]
         [--kernels]
 
+Cores of RISC-V are `rv32imac` and `rv32imac-v`.
+
 In: models. Out: a line for each model and core: code and constants of `model.c` beyond its weights
 (GCC, -Os, the core's options), memory of an instance, that over what is alive at once in the
 fullest call, whether results are those of TensorFlow Lite's reference kernels (`ai-edge-litert`),
@@ -10,7 +12,8 @@ instructions, cycles and milliseconds of a whole run of default schedules, compi
 the milliseconds that X-CUBE-AI publishes for boards of that clock. With --kernels also cycles by
 kernel. Needs the
 extras `tflite` and `simulator`, and Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and
-qemu-system-arm. Counts do not depend on the machine that simulates.
+qemu-system-arm; for RISC-V gcc-riscv64-unknown-elf, picolibc-riscv64-unknown-elf and
+qemu-system-misc. Counts do not depend on the machine that simulates.
 """
 
 from __future__ import annotations
@@ -107,7 +110,7 @@ def rows(path: Path, target: Target, *, kernels: bool) -> None:
 
 def simulated(file: bytes, target: Target, feeds: Sequence[Array]) -> Run:
     """A run on the core, of QEMU where Unicorn has none such."""
-    executor = QemuModels() if "+mve" in target.features else UnicornModels()
+    executor = UnicornModels() if core_of(target).unicorn else QemuModels()
     board = SimulatedModel(file, executor.engine)
     code = board.compiled(executor.boot(board.core))
     memory = board.memory([a.tobytes() for a in feeds])

@@ -19,7 +19,7 @@ flatbuffers = pytest.importorskip("flatbuffers")
 
 _TYPES = {
     "float32": "FLOAT32", "int32": "INT32", "int8": "INT8", "int64": "INT64", "uint8": "UINT8",
-    "int16": "INT16", "bool": "BOOL", "float16": "FLOAT16",
+    "int16": "INT16", "uint16": "UINT16", "bool": "BOOL", "float16": "FLOAT16",
     "resource": "RESOURCE",
 }  # fmt: skip
 _VERSIONS = {

@@ -23,13 +23,15 @@ from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT
 from autotune.errors import AutotuneError, UndecidedError
 from autotune.machine import Machine
-from autotune.program.ir import Program
-from autotune.schedule.base import Schedule, apply_schedule
+from autotune.program.ir import For, Program, walk
+from autotune.schedule.base import Schedule, Step, apply_schedule
+from autotune.schedule.loops.nest import Split, Vectorize
 from autotune.schedule.memory.prefetch import PrefetchNext
-from autotune.sizes import ceil_div, surely_at_most, symbol, symbols_of, value_at
+from autotune.sizes import ceil_div, is_size, surely_at_most, symbol, symbols_of, value_at
+from autotune.target import Target
 from autotune.tasks.at_sizes import deciding_lows, task_at, task_from, task_symbols
 from autotune.tasks.build import build_program
-from autotune.tasks.merged import merged
+from autotune.tasks.joined import as_few
 from autotune.tasks.samples import sample_values, task_of_values
 from autotune.types import Task
 from search_spaces.base import PLAIN, Rule
@@ -169,11 +171,11 @@ def whole_kernels(
     """Kernels on loops of any length, the better ones first, by the schedules of single sizes:
     those that a log knows, then of odd sizes (no loop of them is as long as a vector by chance),
     of representative ones, and plain loops. Some do from certain sizes on only."""
-    task = merged(task)
+    task = as_few(task)
     there = task_at(task, sizes)
     known = recorded(there, machine.target, log, said) if log else ()
     for choice in known:
-        kernel = _on_loops(task, choice.schedule, said)
+        kernel = _on_loops(task, choice.schedule, machine.target, said)
         if kernel is not None:
             yield dataclasses.replace(kernel, sample=there)
     samples = [*({**sizes, **odd} for odd in odd_sizes(task)), sizes]
@@ -195,19 +197,24 @@ def _default_of(
     except Exception as error:
         said.append(str(error))
         return
-    kernel = _on_loops(task, schedule, said)
+    kernel = _on_loops(task, schedule, machine.target, said)
     if kernel is not None:
         yield dataclasses.replace(kernel, sample=there, plain=rule.name == PLAIN)
 
 
-def _on_loops(task: Task, schedule: Schedule, said: list[str]) -> OpenKernel | None:
+def _on_loops(
+    task: Task, schedule: Schedule, target: Target, said: list[str]
+) -> OpenKernel | None:
     """A schedule of some sizes on loops of any length, for all sizes that it does for. Without
     what it asks for ahead of time, whose distances are those sizes'."""
     lows: dict[str, int] = {}
     schedule = tuple(step for step in schedule if not isinstance(step, PrefetchNext))
     for _ in range(MOST_LIMITS):
         try:
-            program = apply_schedule(build_program(task_from(task, lows)), schedule)
+            naive = build_program(task_from(task, lows))
+            program = apply_schedule(naive, schedule)
+            schedule = _in_vectors(schedule, program, target.lanes())
+            program = apply_schedule(naive, schedule)
         except NO_DEFECT:
             raise
         except Exception as error:
@@ -225,6 +232,27 @@ def _on_loops(task: Task, schedule: Schedule, said: list[str]) -> OpenKernel | N
                 lengths=tuple(lows[s.name] for s in limited),
             )
     return None
+
+
+def _in_vectors(schedule: Schedule, program: Program, lanes: int) -> Schedule:
+    """The schedule, whose program is given, with loops that the size it was made for has in one
+    vector, and that a call makes longer, in vectors: the last one is masked."""
+    loops = (stmt for stmt in walk(program.body) if isinstance(stmt, For))
+    longer = {loop.var for loop in loops if loop.kind == "vector" and is_size(loop.extent)}
+    if not longer:
+        return schedule
+    out: list[Step] = []
+    for step in schedule:
+        if not isinstance(step, Vectorize):
+            out.append(step)
+            continue
+        again = {loop: f"{loop}.lanes" for loop in step.loops if loop in longer}
+        out += [
+            Split(loop=loop, factor=lanes, outer=f"{loop}.vectors", inner=inner)
+            for loop, inner in again.items()
+        ]
+        out.append(Vectorize(loops=tuple(again.get(loop, loop) for loop in step.loops)))
+    return tuple(out)
 
 
 def odd_sizes(task: Task) -> Iterator[dict[str, int]]:

@@ -22,7 +22,7 @@ from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, apply_schedule
 from autotune.tasks.build import build_program
-from autotune.tasks.merged import merged
+from autotune.tasks.joined import as_few
 from autotune.tasks.samples import open_extents, sample_task
 from autotune.tasks.strips import check_strips, in_strips
 from autotune.types import Task
@@ -47,7 +47,7 @@ def strip_kernels(
     """Kernels of a task, one of which does for any sizes; none where the task is not the same at
     every place. `sizes`: representative ones; `said`: gets what was in the way; `log`: schedules
     come from it where it knows their samples, or ones like them."""
-    task = merged(task)
+    task = as_few(task)
     try:
         check_strips(task)
     except NO_DEFECT:

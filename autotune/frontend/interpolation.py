@@ -222,11 +222,12 @@ def _coordinates(scaling: Scaling, coordinate: str) -> Array:
         return i * (scaling.before - 1) / max(scaling.after - 1, 1)
     if coordinate == "pytorch_half_pixel" and scaling.after == 1:
         return i * 0
-    centred = np.asarray((i + np.float32(0.5)) / factor - np.float32(0.5))
+    half = np.float32(0.5)
+    centred = np.asarray((i + half) / factor)
     if coordinate == "half_pixel_symmetric":
-        adjustment = scaling.after / (scaling.factor * scaling.before)
-        return centred + scaling.before / 2 * (1 - adjustment)
-    return centred
+        adjustment = np.float32(scaling.after) / (factor * np.float32(scaling.before))
+        centred = np.float32(scaling.before) * half * (1 - adjustment) + centred
+    return np.asarray(centred - half)
 
 
 def _interpolation(places: Array, scaling: Scaling, method: Method) -> Array:

@@ -16,8 +16,8 @@ from search_spaces.algorithms.direct import Products
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.small_cores import (
+    adds_runs,
     held_in_registers,
-    multiplies_pairs,
     tile_cycles,
 )
 from search_spaces.space import Configs
@@ -40,13 +40,13 @@ class Int8(Products):
 
     def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
         ok = super().valid(c, target, configs)
-        if multiplies_pairs(target):
+        if adds_runs(target):
             # A run of words is one loop there, however long.
-            ok = ok & held_in_registers(configs) & (configs["unroll"] == 1)
+            ok = ok & held_in_registers(configs, target) & (configs["unroll"] == 1)
         return np.asarray(ok)
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
-        if multiplies_pairs(machine.target):
+        if adds_runs(machine.target):
             return tile_cycles(c, configs, machine.target)
         return super().cycles(task, c, machine, configs)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from autotune.codegen.c import riscv_tile, riscv_window
 from autotune.codegen.c.column_tile import (
     HALVES,
     ByteColumns,
@@ -30,6 +31,8 @@ DSP = "+dsp"
 """LLVM's name for instructions on halves and quarters of words (Armv7E-M, Armv8-M)."""
 MVE = "+mve"
 """LLVM's name for vectors of the M profile (Helium)."""
+RISCV_VECTORS = "+zve32x"
+"""LLVM's name for RISC-V's vectors of integers, which all of V has too."""
 DUAL_ISSUE = "+dual-issue"
 """A core that begins a load and another instruction at once; those of others gain by loads in a
 row."""
@@ -62,6 +65,7 @@ class ByteTileWriter(CStatementWriter):
         self.target = target
         self._has_dsp = DSP in target.features.split(",")
         self._has_vectors = MVE in target.features.split(",")
+        self._has_riscv_vectors = RISCV_VECTORS in target.features.split(",")
         self._pairs_loads = DUAL_ISSUE in target.features.split(",")
         self._in_plain = False
         """Whether what is being written is beside assembler for the same."""
@@ -74,23 +78,14 @@ class ByteTileWriter(CStatementWriter):
 
     def _tile(self, loop: ir.For) -> bool:
         """A tile of sums over one run of words as assembler; False where it is none."""
-        if not self._has_dsp or self._in_plain or loop.kind not in ("serial", "unroll"):
+        if self._in_plain or loop.kind not in ("serial", "unroll"):
             return False
-        tile = tile_of(self, loop) if loop.kind == "serial" else None
-        window = self._window(loop) if tile is None and self._held else None
-        lines = (self._widened(tile) or tile.lines()) if tile else None
-        vectors = vector_lines(tile) if tile and self._has_vectors else None
-        if window and self._held and window.weights == self._held[0]:
-            columns = column_tile_of(self, window, self._held[1])
-            lines = columns.lines() if columns else None
-        forms = [(VECTORS, vectors), (TILES, lines)]
+        forms = self._arm_forms(loop) if self._has_dsp else []
+        forms = self._riscv_forms(loop) if self._has_riscv_vectors else forms
         written = [(condition, form) for condition, form in forms if form is not None]
         if not written:
             return False
         self.helpers.type("uint32")
-        if vectors is not None:
-            self.helpers.type("int32")
-            self.helpers.written(INTRINSICS, INTRINSICS)
         for number, (condition, form) in enumerate(written):
             self.lines.append(condition.replace("#if", "#elif") if number else condition)
             for line in form:
@@ -101,6 +96,41 @@ class ByteTileWriter(CStatementWriter):
         self._in_plain = False
         self.lines.append("#endif")
         return True
+
+    def _arm_forms(self, loop: ir.For) -> list[tuple[str, list[str] | None]]:
+        """The tile by vectors, and as assembler, behind what is asked of the compiler."""
+        tile = tile_of(self, loop) if loop.kind == "serial" else None
+        window = self._window(loop) if tile is None and self._held else None
+        lines = (self._widened(tile) or tile.lines()) if tile else None
+        vectors = vector_lines(tile) if tile and self._has_vectors else None
+        if window and self._held and window.weights == self._held[0]:
+            columns = column_tile_of(self, window, self._held[1])
+            lines = columns.lines() if columns else None
+        if vectors is not None:
+            self.helpers.type("int32")
+            self.helpers.written(INTRINSICS, INTRINSICS)
+        return [(VECTORS, vectors), (TILES, lines)]
+
+    def _riscv_forms(self, loop: ir.For) -> list[tuple[str, list[str] | None]]:
+        """The same by RISC-V's vectors."""
+        tile = tile_of(self, loop) if loop.kind == "serial" else None
+        lines = riscv_tile.vector_lines(tile) if tile else self._channels(loop)
+        if lines is not None:
+            self.helpers.written(riscv_tile.CHANGED, riscv_tile.CHANGED)
+        return [(riscv_tile.VECTORS, lines)]
+
+    def _channels(self, loop: ir.For) -> list[str] | None:
+        """A window of one channel for all neighbouring ones, at the first of them; None where the
+        loop around it is none over channels, or where what is asked depends on them."""
+        window = self._window(loop)
+        around = self._around[-1] if self._around else None
+        if window is None or around is None or any_size((around.extent,)):
+            return None
+        if any(re.search(rf"\b{around.name}\b", asked) for asked in around.conditions):
+            return None
+        found = riscv_window.channel_tile_of(self, window, around.name, around.extent)
+        memory = self.memory(found.nbytes) if found else None
+        return None if found is None or memory is None else found.lines(memory)
 
     def _counted(self, var: str, extent: int, body: tuple[ir.Stmt, ...]) -> None:
         around = _Around(

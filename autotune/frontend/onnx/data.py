@@ -125,6 +125,9 @@ def pad(n: NodeContext) -> str:
     x, mode = n.input(0), n.text("mode", "constant")
     rank = n.rank(x)
     before, after, value = _pad_parameters(n, rank)
+    if mode == "constant":
+        for axis, size in enumerate(n.shape(x)):
+            before[axis], after[axis] = _within(size, before[axis], after[axis])
     cuts = {
         a: range(max(-b, 0), n.shape(x)[a] - max(-e, 0))
         for a, (b, e) in enumerate(zip(before, after, strict=True))
@@ -146,6 +149,16 @@ def pad(n: NodeContext) -> str:
             places = np.pad(np.arange(n.shape(x)[axis]), (b, e), mode=numpy_mode)  # type: ignore[call-overload]
             x = n.op("gather", x, n.constant(places, "int64"), axis=axis)
     return x
+
+
+def _within(size: int, before: int, after: int) -> tuple[int, int]:
+    """Pads of an axis, of which a cut of more than it has takes from what is put at its other
+    end."""
+    if any(is_size(extent) for extent in (size, before, after)):
+        return before, after
+    if before < -size:
+        return -size, after + before + size
+    return (before + after + size, -size) if after < -size else (before, after)
 
 
 def _no_less(pads: int) -> int:

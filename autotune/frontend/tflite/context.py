@@ -247,14 +247,14 @@ class OperatorContext(Assembler):
         task."""
         return self.builder.constant(array.reshape(-1).astype(np.int32))
 
-    def rounded_away(self, x: str) -> str:
-        """float32 as whole numbers of at most 512, halves away from zero."""
+    def rounded_away(self, x: str, most: int = 512) -> str:
+        """float32 as whole numbers of at most so much, halves away from zero."""
         size, half = self.op("abs", x), self.like(0.5, x)
         # Of 0.49999997 the sum with a half would be 1.
         whole = self.op("floor", size)
         up = self.op("ge", self.op("sub", size, whole), half)
         away = self.op("where", up, self.op("add", whole, self.like(1.0, x)), whole)
-        return self.op("mul", self.op("sign", x), self.op("min", away, self.like(512.0, x)))
+        return self.op("mul", self.op("sign", x), self.op("min", away, self.like(float(most), x)))
 
     def as_result(self, counts: str, low: float | None = None, high: float | None = None) -> str:
         """int32 in the output's steps as its uint8: moved by the zero point, limited."""

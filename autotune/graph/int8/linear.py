@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,10 +25,12 @@ _LARGEST = 2.0**21
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """factor * value: one factor per channel, or one for all, in float64."""
+    """factor * (value - zero): one factor per channel, or one for all, in float64. The zero is a
+    whole number, and that of bytes."""
 
     value: str
     factor: Array
+    zero: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,8 @@ class LinearSum:
     @staticmethod
     def of_bytes(value: str, steps: Steps) -> LinearSum:
         """The numbers that bytes stand for."""
-        return LinearSum(
-            terms=(Term(value=value, factor=np.array([steps.step])),),
-            shift=np.array([steps.low]),
-        )
+        term = Term(value=value, factor=np.array([steps.step]), zero=steps.zero)
+        return LinearSum(terms=(term,), shift=np.zeros(1))
 
     @staticmethod
     def of_float(value: str) -> LinearSum:
@@ -58,8 +58,14 @@ class LinearSum:
         return LinearSum(terms=self.terms, shift=self.shift + by)
 
     def scaled(self, by: Array) -> LinearSum:
-        terms = tuple(Term(value=t.value, factor=t.factor * by) for t in self.terms)
+        terms = tuple(replace(t, factor=t.factor * by) for t in self.terms)
         return LinearSum(terms=terms, shift=self.shift * by)
+
+    def with_zeros_in_shift(self) -> LinearSum:
+        """The same sum by fewer operations, for what is rounded afterwards: a product with the
+        zero is rounded, so that bytes at theirs are numbers next to 0."""
+        low = sum((-t.factor * float(t.zero) for t in self.terms), self.shift)
+        return LinearSum(terms=tuple(replace(t, zero=0) for t in self.terms), shift=low)
 
 
 def materialized(new: Rewriter, form: LinearSum, like: Node) -> str:
@@ -82,6 +88,9 @@ def _product(new: Rewriter, term: Term, like: Node) -> str:
     value = term.value
     if new.types[value].dtype != "float32":
         value = new.emit("to_float32", [value], like)
+    if term.zero:
+        zero = _per_channel(new, np.array([-float(term.zero)]), value, f"{like.output}.zero")
+        value = new.emit("add", [value, zero], like)
     if (term.factor == 1).all():
         return value
     factor = _per_channel(new, term.factor, value, f"{like.output}.factor")
@@ -114,7 +123,7 @@ def as_bytes(new: Rewriter, form: LinearSum, steps: Steps, like: Node) -> str:
 def _counts(new: Rewriter, form: LinearSum, steps: Steps, like: Node) -> str:
     """The sum in steps, before rounding. Of a float the quotient itself: what a product with the
     reciprocal misses by decides beside ties."""
-    inverse = np.array([1 / steps.step])
+    form, inverse = form.with_zeros_in_shift(), np.array([1 / steps.step])
     if len(form.terms) != 1:
         return materialized(new, form.scaled(inverse), like)
     (term,) = form.terms

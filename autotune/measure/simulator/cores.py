@@ -37,6 +37,8 @@ class Core:
     code: int
     memory: int
     memory_bytes: int
+    library_flags: tuple[str, ...] = ()
+    """Those that libraries are found by, where compilers bring none for `flags`."""
     unicorn: str = ""
     """Unicorn's name of the core; empty: it has none such."""
     apart: int = 4096
@@ -47,6 +49,9 @@ class Core:
 
 _ARM = "arm-none-eabi-gcc"
 _ARM_PACKAGES = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
+_RISCV = "riscv64-unknown-elf-gcc"
+_RISCV_PACKAGES = "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf"
+_RISCV_FLAGS = ("-mabi=ilp32", "-mcmodel=medany", "--specs=picolibc.specs")
 _MIB = 1 << 20
 
 
@@ -84,16 +89,20 @@ CORES: Mapping[str, Core] = MappingProxyType({
         memory=0x7000_0000, memory_bytes=64 * _MIB,
     ),
     "rv32imac": Core(
-        name="RV32IMAC", clock_hz=120e6, compiler="riscv64-unknown-elf-gcc",
-        packages="gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
-        flags=("-march=rv32imac", "-mabi=ilp32", "-mcmodel=medany", "--specs=picolibc.specs"),
+        name="RV32IMAC", clock_hz=120e6, compiler=_RISCV, packages=_RISCV_PACKAGES,
+        flags=("-march=rv32imac", *_RISCV_FLAGS),
         costs=riscv.block_cost, is_arm=False, qemu="qemu-system-riscv32",
-        machine=(
-            "-M", "virt", "-m", "128M",
-            "-cpu", "rv32,f=false,d=false",
-        ),
+        machine=("-M", "virt", "-m", "128M", "-cpu", "rv32,f=false,d=false"),
         vectors=0x8000_0000, code=0x8000_8000, memory=0x8200_0000, memory_bytes=64 * _MIB,
         unicorn="UC_CPU_RISCV32_ANY",
+    ),
+    "rv32imac-v": Core(
+        name="RV32IMAC with vectors", clock_hz=120e6, compiler=_RISCV, packages=_RISCV_PACKAGES,
+        flags=("-march=rv32imac_zve32x", *_RISCV_FLAGS),
+        library_flags=("-march=rv32imac", *_RISCV_FLAGS),
+        costs=riscv.block_cost, is_arm=False, qemu="qemu-system-riscv32",
+        machine=("-M", "virt", "-m", "128M", "-cpu", "rv32,v=true,vlen=128"),
+        vectors=0x8000_0000, code=0x8000_8000, memory=0x8200_0000, memory_bytes=64 * _MIB,
     ),
 })  # fmt: skip
 """By the CPU of a target; `generic` is that of `cortex-m4`."""

@@ -95,7 +95,13 @@ def linked(text: str, core: Core) -> bytes:
         made, script = Path(folder, "kernel.elf"), Path(folder, "layout.ld")
         script.write_text(layout)
         places = ["-T", str(script), "-o", str(made)]
-        compile_by([core.compiler, *_FLAGS, *core.flags, *places, "-x", "c", "-", "-lm"], text)
+        code = ["-x", "c", "-"]
+        if core.library_flags:
+            kernel = str(Path(folder, "kernel.o"))
+            compile_by([core.compiler, *_FLAGS, *core.flags, "-c", "-o", kernel, *code], text)
+            code = [kernel]
+        flags = core.library_flags or core.flags
+        compile_by([core.compiler, *_FLAGS, *flags, *places, *code, "-lm"], text)
         return made.read_bytes()
 
 

@@ -191,6 +191,8 @@ __attribute__((section(".vectors"), used, naked)) static void boot(void) {
         ".option arch, +zicsr\\n"
         "la t0, fault\\n"
         "csrw mtvec, t0\\n"
+        "li t0, 0x600\\n"
+        "csrs mstatus, t0\\n" /* vectors, if there are any */
         "lw sp, 0(%0)\\n"
         "addi tp, %0, 1024\\n"
         "tail started\\n" : : "r"(MEMORY));

@@ -2,11 +2,13 @@
 
 By the table of Ibex (its documentation, "Pipeline Details"), with the multiplier of one cycle and
 memory that answers at once; it has no atomic instructions, which take a load and a store here.
+It has no vectors either: their cycles are assumed (`riscv_vectors.py`).
 """
 
 from __future__ import annotations
 
 from autotune.measure.simulator.costs import BlockCost
+from autotune.measure.simulator.riscv_vectors import VectorCosts, is_vector
 
 _MEMORY, _HIGH_PRODUCT, _DIVIDE, _ATOMIC = 2, 2, 37, 4
 _JUMP, _BRANCH = 1, 2
@@ -18,10 +20,12 @@ _OPCODE_BRANCH, _OPCODE_JUMPS = 0x63, (0x67, 0x6F)
 def block_cost(code: bytes) -> BlockCost:
     """The cost of instructions that run one after the other."""
     at = instructions = cycles = refill = 0
+    vectors = VectorCosts()
     while at + 1 < len(code):
         half = int.from_bytes(code[at : at + 2], "little")
         if half & 3 == 3:
-            taken, refill = _whole(int.from_bytes(code[at : at + 4], "little"))
+            word = int.from_bytes(code[at : at + 4], "little")
+            taken, refill = (vectors.cycles(word), 0) if is_vector(word) else _whole(word)
             at += 4
         else:
             taken, refill = _compressed(half)

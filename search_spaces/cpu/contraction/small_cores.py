@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from autotune.target import Target
 from search_spaces.base import Column
+from search_spaces.cpu.contraction import riscv_vectors
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.space import Configs
 
@@ -57,6 +58,8 @@ DSP = "+dsp"
 """LLVM's name for instructions on halves and quarters of words."""
 MVE = "+mve"
 """LLVM's name for vectors of the M profile (Helium)."""
+RISCV_VECTORS = "+zve32x"
+"""LLVM's name for RISC-V's vectors of integers."""
 
 
 def multiplies_pairs(target: Target) -> bool:
@@ -69,9 +72,21 @@ def has_vectors(target: Target) -> bool:
     return MVE in target.features.split(",")
 
 
-def held_in_registers(configs: Configs) -> npt.NDArray[np.bool_]:
+def has_riscv_vectors(target: Target) -> bool:
+    """Whether it is a small core with those."""
+    return target.is_compact and RISCV_VECTORS in target.features.split(",")
+
+
+def adds_runs(target: Target) -> bool:
+    """Whether a run of products, however long, is one loop there."""
+    return multiplies_pairs(target) or has_riscv_vectors(target)
+
+
+def held_in_registers(configs: Configs, target: Target) -> npt.NDArray[np.bool_]:
     """Whether sums and words of a tile are registers."""
     points, channels = configs["tile_w"] * configs["tile_h"], configs["vectors"]
+    if has_riscv_vectors(target):
+        return np.asarray(riscv_vectors.fits(points, channels))
     return np.asarray(_free(points, channels) >= 1)
 
 
@@ -83,6 +98,7 @@ def _free(points: Column, channels: Column) -> Column:
 def tile_cycles(c: Contraction, configs: Configs, target: Target) -> Column:
     """Cycles of all tiles, those at the ends by what they have."""
     one = _vector_tile if has_vectors(target) else _one_tile
+    one = riscv_vectors.tile_cycles if has_riscv_vectors(target) else one
     total = np.zeros(len(configs["vectors"]))
     sides = (
         _parts(c.row_count, configs["tile_h"]),

@@ -159,7 +159,7 @@ class WindowRule(Rule):
             away = np.abs(held - 4) + 0.1 * np.abs(configs["vectors"] - 2)
             return Prior(cycles=np.asarray(1 + away), peak_cycles=peak, means="order")
         if is_byte_window(task, target):
-            return Prior(cycles=window_cycles(task, w, configs), peak_cycles=peak)
+            return Prior(cycles=window_cycles(task, w, configs, target), peak_cycles=peak)
         vectors = math.prod(extent for _, extent in w.axes) / lanes_of(task, target)
         cost = cycles(task, w, machine, configs) * vectors
         return Prior(cycles=cost, peak_cycles=peak, means="work")

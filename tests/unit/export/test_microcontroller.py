@@ -138,6 +138,16 @@ def test_a_board_gives_the_reference_kernels_bytes(folder: Path, core: str) -> N
             ],
             marks=needs("riscv32"),
         ),
+        pytest.param(
+            "rv32imac-v",
+            [
+                "riscv64-unknown-elf-gcc",
+                "-march=rv32imac_zve32x",
+                "-mabi=ilp32",
+                "--specs=picolibc.specs",
+            ],
+            marks=needs("riscv32"),
+        ),
     ],
 )
 def test_other_cores_code_compiles_without_a_warning(
@@ -161,6 +171,7 @@ def test_other_cores_code_compiles_without_a_warning(
         ("cortex-m33", "thumb-freestanding-eabi", "cortex_m33"),
         ("cortex-m55", "thumb-freestanding-eabihf", "cortex_m55"),
         ("rv32imac", "riscv32-freestanding", "generic_rv32+m+a+c"),
+        ("rv32imac-v", "riscv32-freestanding", "generic_rv32+m+a+c+zve32x"),
     ],
 )  # fmt: skip
 def test_clang_takes_the_code_without_a_warning(

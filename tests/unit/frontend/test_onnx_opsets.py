@@ -147,6 +147,12 @@ def test_pad_of_some_axes() -> None:
     node("Pad", floats(4, 5), ints(1, 2), np.float32(2), ints(-1), opset=18)
 
 
+@pytest.mark.parametrize("extent", [1, 2])
+@pytest.mark.parametrize("pads", [(5, -3), (-3, 5)])
+def test_pads_that_cut_more_than_there_is(extent: int, pads: tuple[int, int]) -> None:
+    node("Pad", floats(extent), ints(*pads), np.float32(2), opset=13)
+
+
 @pytest.mark.parametrize("opset", [7, 9, 14, 15])
 def test_batch_normalization(opset: int) -> None:
     positive = np.abs(floats(3, seed=4)) + np.float32(0.5)
@@ -245,3 +251,14 @@ def test_einsum(equation: str) -> None:
     terms = equation.split("->", maxsplit=1)[0].split(",")
     feeds = {f"x{i}": floats(*(extents[c] for c in t), seed=i) for i, t in enumerate(terms)}
     check(node_model("Einsum", feeds, equation=equation), feeds)
+
+
+@pytest.mark.parametrize("rounding", ["floor", "ceil"])
+@pytest.mark.parametrize("factor", [0.5, 1.5, 0.7])
+def test_symmetric_places_are_rounded_where_onnxruntime_rounds(
+    rounding: str, factor: float
+) -> None:
+    """Many of these places are whole numbers: float32 decides on which side."""
+    scales = np.array([1, 1, factor, factor], np.float32)
+    how = {"coordinate_transformation_mode": "half_pixel_symmetric", "nearest_mode": rounding}
+    node("Resize", floats(1, 1, 17, 7), None, scales, opset=19, mode="nearest", **how)

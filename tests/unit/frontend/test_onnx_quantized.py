@@ -227,3 +227,20 @@ def test_a_scalar_in_bytes_stays_a_scalar() -> None:
     model = node_model("QuantizeLinear", feeds, [f4(0.5), one(3, "uint8")], opset=19)
     (got,) = run_graph(prepare(import_model(model, {}), "float32").graph, feeds).values()
     assert (got.shape, int(got)) == ((), 11)
+
+
+@pytest.mark.parametrize("zero", [41, 116, 255])
+def test_bytes_at_their_zero_point_are_exactly_0(zero: int) -> None:
+    """Their number was `byte * scale - zero * scale`, of which the second product was rounded."""
+    known = (("s", np.float32(0.09267620742321014)), ("z", np.uint8(zero)))
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "s", "z"], ["b"]),
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["d"]),
+        helper.make_node("Abs", ["d"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(array, name) for name, array in known]
+    x = np.array([[1e-5, -3.0, 0.5, 1e-3]], np.float32)
+    graph = import_model(nodes_model(nodes, {"x": x}, tensors, ["y"]), {})
+    (got,) = compile_graph(graph, host_target(1), processes=1).run({"x": x}).values()
+    assert ((got == 0) == [[True, True, zero == 255, True]]).all()

@@ -60,7 +60,12 @@ CORES = [
     pytest.param("cortex-m33", marks=needs("cortex-m", "cc")),
     pytest.param("rv32imac", marks=needs("riscv32", "cc")),
 ]
-ALL_CORES = [*CORES, pytest.param("cortex-m55", marks=needs("cortex-m", "cc"))]
+QEMU_ONLY = ("cortex-m55", "rv32imac-v")
+ALL_CORES = [
+    *CORES,
+    pytest.param("cortex-m55", marks=needs("cortex-m", "cc")),
+    pytest.param("rv32imac-v", marks=needs("riscv32", "cc")),
+]
 
 
 def small_model() -> bytes:
@@ -103,7 +108,7 @@ def test_a_whole_model_gives_this_machines_bytes(name: str) -> None:
     files = [image_bytes(there.image), *dense_bytes(here, feeds)]
     (wanted,) = here.run(feeds).values()
     header = {"sizes": [len(f) for f in files], "repeats": 2}
-    one, many = QemuModels(), [] if name == "cortex-m55" else [UnicornModels()]
+    one, many = QemuModels(), [] if name in QEMU_ONLY else [UnicornModels()]
     for executor in (one, *many):
         found, outputs = executor.run_model(header, b"".join(files))
         assert outputs == wanted.tobytes()
