@@ -11,7 +11,7 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.tflite import short_functions
 from autotune.frontend.tflite.context import MOVED, OperatorContext
-from autotune.frontend.tflite.gates import CELL, FORGET, INPUT, OUTPUT, Gate, gates_of
+from autotune.frontend.tflite.gates import CELL, FORGET, INPUT, OUTPUT, LstmGate, gates_of
 from autotune.types import Array
 
 _HIDDEN, _CELL, _PROJECTION, _PROJECTION_BIAS = 18, 19, 16, 17
@@ -59,7 +59,7 @@ class _Layer:
         self.tanh = n.constant(short_functions.tanhs(3), "int16")
         self.cell_tanh = n.constant(short_functions.tanhs(15 + self.bits), "int16")
 
-    def given(self, gate: Gate, rows: str) -> str:
+    def given(self, gate: LstmGate, rows: str) -> str:
         """A gate's part by the inputs of all steps."""
         bias = self.n.counts(gate.bias) if self.n.has(gate.bias) else None
         return _short(self.n, self._product(rows, 0, gate.weights, _GATE_STEP, bias))

@@ -13,7 +13,7 @@ import tflite
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.tflite import byte_lstm
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
-from autotune.frontend.tflite.gates import CELL, FORGET, INPUT, OUTPUT, Gate, gates_of
+from autotune.frontend.tflite.gates import CELL, FORGET, INPUT, OUTPUT, LstmGate, gates_of
 
 _HIDDEN, _CELL = 18, 19
 """Inputs that are the states."""
@@ -95,13 +95,13 @@ def _run(
     return hidden, cell, made
 
 
-def _given(n: OperatorContext, gate: Gate, rows: str) -> str:
+def _given(n: OperatorContext, gate: LstmGate, rows: str) -> str:
     """A gate's part by the inputs of all steps."""
     y = n.op("matmul", rows, n.transpose(n.input(gate.weights), (1, 0)))
     return n.op("add", y, n.input(gate.bias)) if n.has(gate.bias) else y
 
 
-def _peeped(n: OperatorContext, gate: Gate, total: str, cell: str) -> str:
+def _peeped(n: OperatorContext, gate: LstmGate, total: str, cell: str) -> str:
     if not n.has(gate.peephole):
         return total
     return n.op("add", total, n.op("mul", cell, n.input(gate.peephole)))
