@@ -141,16 +141,16 @@ def read_sizes(
                 f"input {name!r} has {len(shape)} dimensions, expected {len(kind.shape)}: {kind}"
             )
         for axis, (dim, size) in enumerate(zip(kind.shape, shape, strict=True)):
+            if (sizes.get(dim) if isinstance(dim, str) else dim) == size:
+                continue
             where = f"input {name!r} dimension {axis}"
             if not isinstance(dim, str):
-                if dim != size:
-                    raise FeedError(f"{where} is {size}, expected {dim}: {kind}")
-            elif dim not in sizes:
-                sizes[dim], origin[dim] = checked_size(f"{where} ({dim})", size, ranges[dim]), name
-            elif sizes[dim] != size:
+                raise FeedError(f"{where} is {size}, expected {dim}: {kind}")
+            if dim in sizes:
                 raise FeedError(
                     f"{where} ({dim}) is {size}, input {origin[dim]!r} says {sizes[dim]}"
                 )
+            sizes[dim], origin[dim] = checked_size(f"{where} ({dim})", size, ranges[dim]), name
     return sizes
 
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from autotune.errors import UndecidedError
+from autotune.errors import ModelError, UndecidedError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.places import elements
 from autotune.frontend.views import counted_up
@@ -56,8 +56,11 @@ def _longest(n: Assembler, rows: str, *, largest: bool) -> str:
     """Rows of open length as the longest they may be, behind them what comes last in order: what
     is exchanged must not depend on a size."""
     extent = n.shape(rows)[1]
-    if not n.dtype(rows).startswith("float") or greatest(extent) > LONGEST:
-        raise UndecidedError(f"the first of {extent} elements of {n.dtype(rows)}")
+    said = f"the first of {extent} elements of {n.dtype(rows)}"
+    if not n.dtype(rows).startswith("float"):
+        raise UndecidedError(said)
+    if greatest(extent) > LONGEST:
+        raise ModelError(f"{said}: at most {LONGEST} are sorted where a run says how many")
     last = -math.inf if largest else math.nan
     return n.op("pad", rows, pads=(0, 0, 0, greatest(extent) - extent), value=last)
 
@@ -102,11 +105,14 @@ def _pieces(extent: int, count: int) -> tuple[int, int]:
         far = _FAR * max(0, width - _NEAR) * depth
         return _KEY * extent + far + sorted_(apart // depth) + _PICK * left + sorted_(left)
 
-    choices = [(1, extent)]
+    best, least = (1, extent), work(1, extent)
     for depth in range(2, extent // count + 1):
-        widths = {extent // depth, _NEAR, 2 * _NEAR}
-        choices += [(depth, w) for w in sorted(widths) if extent // (depth * w) * w >= count]
-    return min(choices, key=lambda c: work(*c))
+        if _KEY * extent + _PICK * depth * count >= least:  # deeper ones only pick more
+            break
+        for width in sorted({extent // depth, _NEAR, 2 * _NEAR}):
+            if extent // (depth * width) * width >= count and work(depth, width) < least:
+                best, least = (depth, width), work(depth, width)
+    return best
 
 
 def _places(n: Assembler, keys: str) -> str:

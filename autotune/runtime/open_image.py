@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,20 +96,6 @@ class CallTable:
     workspace: Words
     """By line, the row of the bytes that its kernel needs to work in."""
 
-    def calls(self, words: Words, values: Words) -> tuple[Words, int]:
-        """The lines to call where rows have these values, and the most bytes that one of them
-        works in. `words`: with addresses."""
-        table = words.copy()
-        table.reshape(-1)[self.filled[0]] = values[self.filled[1]]
-        cost = np.where(
-            (values[self.extents] >= self.lengths).all(axis=1),
-            values[self.strips] * self.seconds,
-            np.inf,
-        )
-        chosen = cost[self.choices].argmin(axis=1)
-        lines = self.choices[np.arange(len(chosen)), chosen]
-        return table[lines], int(values[self.workspace[lines]].max())
-
     @property
     def kernels(self) -> tuple[str, ...]:
         """Drivers that are code."""
@@ -164,8 +150,17 @@ class PlanChoice:
 
     def at(self, counts: Words) -> int:
         """The number of the plan for such counts."""
-        far = np.log1p(self.counts) - np.log1p(counts)
-        return int(self.plans[(far * far).sum(axis=1).argmin()])
+        return self.asked()(counts)
+
+    def asked(self) -> Callable[[Words], int]:
+        """`at`, with what is the same for all counts worked out."""
+        tried, plans = np.log1p(self.counts), self.plans.tolist()
+
+        def at(counts: Words) -> int:
+            far = tried - np.log1p(counts)
+            return int(plans[np.einsum("ij,ij->i", far, far).argmin()])
+
+        return at
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> PlanChoice:
@@ -260,6 +255,20 @@ class _LoadedPlan:
         self.words = plan.table.words.copy()
         addresses = {name: library.address(name) for name in plan.table.kernels} | CONTROL
         self.words[:, 0] = [addresses[name] for name in plan.table.drivers]
+        table = plan.table
+        self.pointers = table.pointers
+        self._first = np.arange(len(table.choices)) * table.choices.shape[1]
+
+    def calls(self, values: Words) -> tuple[Words, int]:
+        """The lines to call where rows have these values, and the most bytes that one of them
+        works in."""
+        plan = self.plan.table
+        cost = values[plan.strips] * plan.seconds
+        cost[(values[plan.extents] < plan.lengths).any(axis=1)] = np.inf
+        lines = plan.choices.take(self._first + cost[plan.choices].argmin(axis=1))
+        table = self.words.copy()
+        table.reshape(-1)[plan.filled[0]] = values[plan.filled[1]]
+        return table[lines], int(values[plan.workspace[lines]].max())
 
 
 class OpenCode:
@@ -271,19 +280,21 @@ class OpenCode:
         word = ctypes.c_int64
         table = ctypes.CFUNCTYPE(None, ctypes.c_void_p, word, word, ctypes.c_void_p)
         self.run_table = table(library.address(TABLE))
+        self._plan_at = image.choice.asked() if image.choice is not None else None
+        self._pointers = image.pointers
 
     def at(self, sizes: Mapping[str, int], number: int | None = None) -> OpenCalls:
         """The model at these sizes, by name, by the plan for them or the one of that number."""
         image = self.image
         counts = np.array([u.count(sizes[u.name]) for u in image.units], np.int64)
         if number is None:
-            number = image.choice.at(counts) if image.choice is not None else 0
+            number = self._plan_at(counts) if self._plan_at is not None else 0
         loaded = self.plans[number]
         plan = loaded.plan
         values = np.empty(plan.rows + 1, np.int64)
         loaded.amounts(counts.ctypes.data, values.ctypes.data)
         known = values.tolist()
-        table, workspace_bytes = plan.table.calls(loaded.words, values)
+        table, workspace_bytes = loaded.calls(values)
         return OpenCalls(
             image=ModelImage(
                 name=image.name,
@@ -300,7 +311,7 @@ class OpenCode:
             ),
             counts=counts,
             table=table,
-            slots=max(0, plan.table.pointers - image.pointers),
+            slots=max(0, loaded.pointers - self._pointers),
         )
 
 

@@ -9,6 +9,7 @@ import tflite
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.deconvolution import Geometry, phases
+from autotune.frontend.tflite import shorts
 from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
 from autotune.frontend.tflite.fixed_point import quantized_multipliers, settled
 from autotune.frontend.tflite.hybrid import (
@@ -59,6 +60,8 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
     pads = padding(n.shape(x)[1:3], weights.shape[:2], strides, dilations, options.Padding())
     attrs = {"strides": strides, "dilations": dilations, "groups": channels // weights.shape[2]}
     activation = options.FusedActivationFunction()
+    if shorts.of_shorts(n, 0):
+        return shorts.as_shorts(n, _by_shorts(n, x, weights, pads, attrs), activation)
     if has_bytes_as_weights(n):
         return n.float_activated(_by_bytes(n, x, weights, pads, attrs), activation)
     if not n.quantized(0, 1, unsigned=True):
@@ -82,7 +85,7 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
         n, [n.op("conv2d", x, n.constant(w), pads=pads, **attrs) for w in byte_parts(weights)]
     )
     if n.has(2):
-        bias = bias + n.array(2)
+        bias = bias + n.counts(2)
     rows = n.tensor(1).dtype == "uint8"  # which scales as the only one of a layer's rows
     factors, shifts = quantized_multipliers(product_factors(n, weights.shape[3], rows=rows))
     most = _MOST_BYTE * np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2))
@@ -91,6 +94,19 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
     if bias.any():
         total = n.op("add", total, n.constant(bias.astype(np.int32)))
     return n.activated(n.scaled_sums(total, factors, shifts, most + np.abs(bias)), activation)
+
+
+def _by_shorts(
+    n: OperatorContext, x: str, weights: Array, pads: tuple[int, int, int, int], attrs: Any
+) -> str:
+    """The same of int16, in the output's steps."""
+    more = -weights.shape[2] % _TOGETHER if attrs["groups"] == 1 else 0
+    whole = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
+    widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], more)
+    total = shorts.products(
+        n, x, lambda data: n.op("conv2d", data, n.constant(whole), **attrs), n.tensor(1), widths
+    )
+    return shorts.scaled(n, total, weights, product_factors(n, weights.shape[3]))
 
 
 def _by_bytes(
@@ -134,7 +150,7 @@ def transpose_conv(n: OperatorContext) -> str:
         y = n.op("add", y, n.input(3)) if n.has(3) else y
         return n.float_activated(y, activation)
     bias = -n.tensor(2).point * _met_sums(weights, geometry, n.shape(x)[1:3])
-    bias = bias + n.array(3) if n.has(3) else bias
+    bias = bias + n.counts(3) if n.has(3) else bias
     if bias.any():
         y = n.op("add", y, n.constant(bias, "int32"))
     factors = product_factors(n, weights.shape[1], data_input=2)
@@ -254,6 +270,10 @@ def pool_2d(n: OperatorContext) -> str:
     pads = padding(n.shape(x)[1:3], window, strides, (1, 1), options.Padding())
     activation = options.FusedActivationFunction()
     attrs = {"kernel": window, "strides": strides, "pads": pads}
+    if shorts.of_shorts(n, 0):
+        same_steps(n, 0)
+        y = _short_means(n, window, strides, pads) if means else n.op("max_pool2d", x, **attrs)
+        return shorts.as_shorts(n, y, activation)
     if not n.quantized(0, unsigned=True):
         y = n.op("avg_pool2d" if means else "max_pool2d", x, **attrs)
         return n.float_activated(y, activation)
@@ -268,6 +288,21 @@ def pool_2d(n: OperatorContext) -> str:
     total = n.op("sub", total, n.constant(counts * MOVED, "int32"))
     y = n.op("add", _halves_away(n, total, counts), n.like(MOVED, total))
     return n.op("to_uint8", n.op("clip", y, min=low, max=high))
+
+
+def _short_means(
+    n: OperatorContext,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+) -> str:
+    """Means of int16, rounded, halves away from zero; beside the image is nothing."""
+    counts = _seen(n.shape(n.input(0))[1:3], window, strides, pads)
+    upper, lower = shorts.halves(n, n.input(0))
+    high, low = (_window_sums(n, part, window, strides, pads) for part in (upper, lower))
+    total = n.op("add", n.op("mul", high, n.like(256, high)), low)
+    total = n.op("sub", total, n.constant(counts * 256 * MOVED, "int32"))
+    return _halves_away(n, total, counts)
 
 
 def _window_sums(

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.tflite import shorts
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.frontend.tflite.hybrid import (
     as_bytes,
@@ -82,6 +83,12 @@ def fully_connected(n: OperatorContext) -> str:
     shape = n.result().shape
     rows = n.reshape(x, (math.prod(n.shape(x)) // max(inner, 1), inner))
     columns = np.ascontiguousarray(weights.T)
+    if shorts.of_shorts(n, 0):
+        total = shorts.products(
+            n, rows, lambda data: n.op("matmul", data, n.constant(columns)), n.tensor(1)
+        )
+        counts = shorts.scaled_finely(n, total, columns, product_factors(n, outputs))
+        return n.reshape(shorts.as_shorts(n, counts, activation), shape)
     if has_bytes_as_weights(n):
         around_zero = not options.AsymmetricQuantizeInputs()
         data, zero, scale = as_bytes(n, rows, (1,), around_zero=around_zero)
@@ -94,7 +101,7 @@ def fully_connected(n: OperatorContext) -> str:
         return n.reshape(n.float_activated(y, activation), shape)
     bias = -n.tensor(0).point * weights.astype(np.int64).sum(axis=1)
     if n.has(2):
-        bias = bias + n.array(2)
+        bias = bias + n.counts(2)
     if bias.any():
         y = n.op("add", y, n.constant(bias.astype(np.int32)))
     y = n.scaled(y, product_factors(n, outputs, rows=True), rounding="once")
@@ -152,7 +159,10 @@ def _byte_product(n: OperatorContext, left: str, right: str) -> str:
 def add(n: OperatorContext) -> str:
     """Both in steps of twice the larger scale, 20 bits further down."""
     name = "add" if n.is_a("ADD") else "sub"
-    activation = n.options(f"{name.capitalize()}Options").FusedActivationFunction()
+    options = n.options(f"{name.capitalize()}Options")
+    activation = options.FusedActivationFunction()
+    if shorts.of_shorts(n, 0, 1):
+        return shorts.added(n, name, activation, powers=bool(options.PotScaleInt16()))
     if not n.quantized(0, 1, unsigned=True):
         return n.float_activated(n.op(name, n.input(0), n.input(1)), activation)
     twice = 2 * max(n.tensor(0).scale, n.tensor(1).scale)
@@ -169,6 +179,8 @@ def _in_steps(n: OperatorContext, position: int, step: float) -> str:
 @tflite_importer("MUL")
 def mul(n: OperatorContext) -> str:
     activation = n.options("MulOptions").FusedActivationFunction()
+    if shorts.of_shorts(n, 0, 1):
+        return shorts.multiplied(n, activation)
     if not n.quantized(0, 1, unsigned=True):
         return n.float_activated(n.op("mul", n.input(0), n.input(1)), activation)
     product = n.op("mul", n.whole(0), n.whole(1))
@@ -178,7 +190,7 @@ def mul(n: OperatorContext) -> str:
 @tflite_importer("MAXIMUM", "MINIMUM")
 def extreme(n: OperatorContext) -> str:
     """Bytes count in the same steps, or it is refused."""
-    if n.quantized(0, 1):
+    if shorts.of_shorts(n, 0, 1) or n.quantized(0, 1):
         same_steps(n, 0, 1)
     return n.op("max" if n.is_a("MAXIMUM") else "min", n.input(0), n.input(1))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.ordering import backward
-from autotune.frontend.tflite import byte_functions
+from autotune.frontend.tflite import byte_functions, shorts
 from autotune.frontend.tflite import fixed_point as fixed
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.frontend.tflite.linear import same_steps
@@ -22,13 +22,15 @@ _SUM_INTEGER_BITS = 12
 def mean(n: OperatorContext) -> str:
     x = n.input(0)
     axes, shape = tuple(sorted({a % n.rank(x) for a in n.ints(1)})), n.result().shape
-    if not n.quantized(0):
+    short = shorts.of_shorts(n, 0)
+    if not short and not n.quantized(0):
         y = n.op("reduce_mean", x, axes=axes, keepdims=True)
         return n.reshape(y, shape)
     total = n.op("reduce_sum", n.whole(0), axes=axes, keepdims=True)
     factors = np.asarray([n.tensor(0).scale / n.result().scale])
     parts = _divided_multipliers(factors, math.prod(n.shape(x)[a] for a in axes))
-    return n.reshape(n.as_result(n.requantized(total, *parts)), shape)
+    counts = n.requantized(total, *parts)
+    return n.reshape(shorts.as_shorts(n, counts) if short else n.as_result(counts), shape)
 
 
 def _divided_multipliers(factors: Array, count: int) -> tuple[Array, Array]:
@@ -107,6 +109,8 @@ def softmax(n: OperatorContext) -> str:
     Newton's method, and products: all in 32 bits of fixed point."""
     beta, x = n.options("SoftmaxOptions").Beta(), n.input(0)
     last = n.rank(x) - 1
+    if shorts.of_shorts(n, 0):
+        return shorts.softmax(n, beta)
     if not n.quantized(0, unsigned=True):
         scaled = x if beta == 1 else n.op("mul", x, n.like(beta, x))
         return n.op("softmax", scaled, axis=last)

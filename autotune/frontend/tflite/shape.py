@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.errors import ModelError
+from autotune.frontend.tflite import shorts
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.frontend.tflite.linear import same_steps
 from autotune.frontend.views import select_ranges
@@ -24,7 +25,7 @@ def transpose(n: OperatorContext) -> str:
 @tflite_importer("CONCATENATION")
 def concatenation(n: OperatorContext) -> str:
     options, parts = n.options("ConcatenationOptions"), range(n.inputs)
-    if n.quantized(*parts, unsigned=True):
+    if shorts.of_shorts(n, *parts) or n.quantized(*parts, unsigned=True):
         same_steps(n, *parts)
     axis = options.Axis() % max(len(n.result().shape), 1)
     y = n.op("concat", *(n.input(i) for i in parts), axis=axis)
@@ -38,7 +39,7 @@ def concatenation(n: OperatorContext) -> str:
 def pad(n: OperatorContext) -> str:
     """With zeros, which bytes have at their zero point, or with a number of one's own."""
     value = 0.0
-    if n.quantized(0, unsigned=True):
+    if shorts.of_shorts(n, 0) or n.quantized(0, unsigned=True):
         value = float(n.tensor(0).point)
         same_steps(n, 0)
     if n.has(2):

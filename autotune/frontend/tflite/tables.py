@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.tflite import fixed_point as fixed
+from autotune.frontend.tflite import shorts
 from autotune.frontend.tflite.context import OperatorContext, tflite_importer
 from autotune.types import Array
 
@@ -21,6 +22,8 @@ _LOGISTIC_STEPS, _TANH_STEPS = ((1 / 256, -128), (1 / 128, 0))
 
 @tflite_importer("LOGISTIC")
 def logistic(n: OperatorContext) -> str:
+    if shorts.of_shorts(n, 0):
+        return shorts.logistic(n)
     if not n.quantized(0):
         return n.op("sigmoid", n.input(0))
     return n.looked_up(_saturating(n, fixed.logistic, 8, _LOGISTIC_STEPS))
@@ -28,6 +31,8 @@ def logistic(n: OperatorContext) -> str:
 
 @tflite_importer("TANH")
 def tanh(n: OperatorContext) -> str:
+    if shorts.of_shorts(n, 0):
+        return shorts.tanh(n)
     if not n.quantized(0):
         return n.op("tanh", n.input(0))
     return n.looked_up(_saturating(n, fixed.tanh, 7, _TANH_STEPS))
@@ -57,6 +62,8 @@ def relu(n: OperatorContext) -> str:
     low, high = (-1.0 if n.is_a("RELU_N1_TO_1") else 0.0), None
     if not n.is_a("RELU"):
         high = 6.0 if n.is_a("RELU6") else 1.0
+    if shorts.of_shorts(n, 0):
+        return shorts.rescaled(n, [n.ratio(0)], (low, high))
     if not n.quantized(0, unsigned=True):
         return n.op("relu", n.input(0)) if high is None else n.op(
             "clip", n.input(0), min=low, max=high
@@ -114,6 +121,8 @@ def _high_short(a: Array, b: int) -> Array:
 def quantize(n: OperatorContext) -> str:
     """Floats as bytes, or bytes in other steps."""
     result = n.result()
+    if "int16" in (result.dtype, n.tensor(0).dtype):
+        return shorts.quantized(n)
     if result.dtype not in _BYTES or n.tensor(0).dtype not in ("float32", *_BYTES):
         raise UnsupportedOpError(
             f"{n.tensor(0).dtype} as {result.dtype} is not supported; expected float32 or bytes "
@@ -130,7 +139,7 @@ def dequantize(n: OperatorContext) -> str:
     tensor = n.tensor(0)
     if n.result().dtype == tensor.dtype == "float32":
         return n.input(0)  # constants of 16 bits, which are floats here from the start
-    if n.result().dtype != "float32" or tensor.dtype not in _BYTES:
+    if n.result().dtype != "float32" or tensor.dtype not in (*_BYTES, "int16"):
         raise UnsupportedOpError(f"{tensor.dtype} as {n.result().dtype} is not supported")
     counts = n.cast(n.whole(0), "float32")
     return n.op("mul", counts, n.like(tensor.scale, counts))

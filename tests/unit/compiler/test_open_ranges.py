@@ -129,3 +129,22 @@ def test_of_a_question_few_symbols_are_limited() -> None:
     with pytest.raises(UndecidedError) as caught:
         assert symbol("S", 1, 9) >= 30 - symbol("T", 1, 9) * 4
     assert deciding_lows(caught.value) == {"T": 8}
+
+
+def test_rows_that_are_too_long_to_be_sorted_are_left_out() -> None:
+    """A beam's candidates are several times the symbol: one program up to where their sorting
+    ends, which is not begun for lengths that nobody asks for."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0, 2]),
+        helper.make_node("Reshape", ["turned", "all"], ["rows"]),
+        helper.make_node("TopK", ["rows", "k"], ["y", "places"], axis=-1),
+    ]
+    given = {"all": np.array([1, -1]), "k": np.array([2])}
+    proto = single_model(nodes, {"x": ["V", 512, 4]}, ["y"], given)
+    with autotune.compile(proto) as model:
+        assert isinstance(model, SizedModel)
+        assert "one program serves V: 1 to 32; others" in model.notes[0]
+        for size in (1, 5, 33):
+            x = np.random.default_rng(size).standard_normal((size, 512, 4)).astype(np.float32)
+            want = np.sort(x.reshape(-1))[:-3:-1]
+            np.testing.assert_array_equal(model.run({"x": x})["y"], want[None])

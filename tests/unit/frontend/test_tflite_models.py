@@ -36,6 +36,7 @@ from tests.tflite_models import (
     tflite_bytes,
     weights,
 )
+from tests.unit.frontend.tflite_short_cases import s
 
 
 def network() -> bytes:
@@ -60,6 +61,41 @@ def network() -> bytes:
                  options=("SoftmaxOptions", {"beta": 1.0})),
     ]  # fmt: skip
     return tflite_bytes(operators, [x], [out, c])
+
+
+def short_network() -> bytes:
+    """Layers of int16 by weights of int8, from bytes and back to them."""
+    x, a, b, c = q(1, 12, 9, 3), s(1, 12, 9, 3), s(1, 6, 5, 8, scale=0.01), s(1, 6, 5, 8)
+    mean, row = s(1, 1, 1, 8), s(1, 8)
+    logits, power, out = (
+        s(1, 6, scale=0.0003), s(1, 6, scale=1 / 32768), q(1, 6, scale=1 / 256, zero=-128)
+    )  # fmt: skip
+    operators = [
+        Operator(name="QUANTIZE", inputs=[x], outputs=[a], options=("QuantizeOptions", {})),
+        Operator(name="CONV_2D", outputs=[b], options=conv(2, SAME, RELU),
+                 inputs=[a, weights(8, 3, 3, 3), constant(range(8), "int64")]),
+        Operator(name="DEPTHWISE_CONV_2D", outputs=[c], options=depthwise(1, SAME),
+                 inputs=[b, weights(1, 3, 3, 8, axis=3), constant(range(8), "int64")]),
+        Operator(name="AVERAGE_POOL_2D", inputs=[c], outputs=[mean], options=pool(5, 5, VALID)),
+        Operator(name="RESHAPE", inputs=[mean, constant([1, 8])], outputs=[row],
+                 options=("ReshapeOptions", {"newShape": [1, 8]})),
+        Operator(name="FULLY_CONNECTED", inputs=[row, weights(6, 8, channels=False)],
+                 outputs=[logits], options=activation("FullyConnectedOptions", NONE)),
+        Operator(name="SOFTMAX", inputs=[logits], outputs=[power],
+                 options=("SoftmaxOptions", {"beta": 1.0})),
+        Operator(name="QUANTIZE", inputs=[power], outputs=[out],
+                 options=("QuantizeOptions", {})),
+    ]  # fmt: skip
+    return tflite_bytes(operators, [x], [out, c, logits])
+
+
+def test_models_of_int16_give_the_reference_kernels_numbers() -> None:
+    made = short_network()
+    compiled = autotune.compile(made, threads=1, machine="nominal")
+    for seed in range(5):
+        x = np.random.default_rng(seed).integers(-128, 128, (1, 12, 9, 3)).astype(np.int8)
+        for got, want in zip(compiled.run({"t0": x}).values(), judged(made, [x]), strict=True):
+            np.testing.assert_array_equal(got, want, strict=True)
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +154,19 @@ def test_refused_in_one_line(tmp_path: Path, model: bytes) -> None:
         load_model(tflite_bytes([wrong], wrong.inputs, [y]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16"])
-def test_activations_of_other_types_are_refused_in_one_line(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        ("uint8", "convert the model with full integer"),
+        ("int16", "a bias of int32 beside int16 is not supported; expected int64"),
+        ("uint16", "convert the model with full integer"),
+    ],
+)
+def test_activations_of_other_types_are_refused_in_one_line(dtype: str, message: str) -> None:
     x, y = (Tensor(shape=(1, 6, 6, 4), dtype=dtype, scale=0.05) for _ in range(2))
     layer = Operator(name="CONV_2D", inputs=[x, weights(4, 3, 3, 4), bias(4)], outputs=[y],
                      options=conv(1, SAME, NONE))  # fmt: skip
-    with pytest.raises(UnsupportedOpError, match="convert the model with full integer") as error:
+    with pytest.raises(UnsupportedOpError, match=message) as error:
         load_model(tflite_bytes([layer], [x], [y]))
     assert "\n" not in str(error.value)
 
@@ -196,3 +239,14 @@ def test_damaged_files_are_errors(made: Callable[[], bytes]) -> None:
             del data[draw.randrange(8, len(data)) :]
         with contextlib.suppress(ModelError):
             load_model(bytes(data))
+
+
+@pytest.mark.parametrize("name", ["CONV_2D", "FULLY_CONNECTED"])
+def test_biases_of_bytes_are_whole_numbers(name: str) -> None:
+    x, y = (q(1, 1, 1, 4), q(1, 1, 1, 4)) if name == "CONV_2D" else (q(1, 4), q(1, 4))
+    matrix = weights(4, 1, 1, 4) if name == "CONV_2D" else weights(4, 4, channels=False)
+    about = conv(1, SAME, NONE) if name == "CONV_2D" else activation("FullyConnectedOptions", NONE)
+    layer = Operator(name=name, inputs=[x, matrix, constant([np.nan] * 4, "float32")],
+                     outputs=[y], options=about)  # fmt: skip
+    with pytest.raises(ModelError, match="input 2 is of float32; expected whole numbers"):
+        load_model(tflite_bytes([layer], [x], [y]))

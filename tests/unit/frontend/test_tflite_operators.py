@@ -38,6 +38,7 @@ from tests.tflite_models import (
 )
 from tests.unit.frontend.tflite_byte_cases import byte_cases
 from tests.unit.frontend.tflite_number_cases import Case, number_cases
+from tests.unit.frontend.tflite_short_cases import short_cases
 from tests.unit.frontend.tflite_step_cases import step_cases
 
 
@@ -345,7 +346,8 @@ def moves(image: Tensor) -> Iterator[tuple[str, Case]]:
         )
 
 
-CASES = dict(cases()) | dict(number_cases()) | dict(byte_cases()) | dict(step_cases())
+MORE = (number_cases, byte_cases, step_cases, short_cases)
+CASES = dict(cases()) | {name: case for more in MORE for name, case in more()}
 
 
 NOT_BY_REFERENCE = ("sum of bytes", "sum of bytes along two dimensions")
@@ -353,7 +355,8 @@ NOT_BY_REFERENCE = ("sum of bytes", "sum of bytes along two dimensions")
 
 
 def test_every_importer_has_a_case() -> None:
-    assert {case[0] for case in CASES.values()} == set(TFLITE_IMPORTERS)
+    cases = {case[0] for case in CASES.values()} | {"UNIDIRECTIONAL_SEQUENCE_LSTM"}  # elsewhere
+    assert cases == set(TFLITE_IMPORTERS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -382,6 +385,11 @@ def _fed(tensor: Tensor, seed: int) -> Array:
         return (rng.standard_normal(tensor.shape) * 2).astype(np.float32)
     if tensor.dtype in ("int32", "int64"):
         return rng.integers(-9, 10, tensor.shape).astype(tensor.dtype)
+    if tensor.dtype == "int16":
+        shorts = np.arange(-(1 << 15), 1 << 15).astype(np.int16)
+        return rng.permuted(shorts)[None] if tuple(tensor.shape) == (1, 65536) else rng.choice(
+            shorts, tensor.shape
+        )  # fmt: skip
     every = np.arange(-128, 128, dtype=np.int8).view(tensor.dtype)
     if tuple(tensor.shape) == (1, 256):
         return rng.permuted(every)[None]
