@@ -29,7 +29,7 @@ _VERSIONS = {
         "DEPTH_TO_SPACE", "ELU", "FLOOR",
         "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "NEG", "ONE_HOT", "POW", "PRELU", "RANK",
         "REDUCE_ALL", "REDUCE_ANY", "RELU_0_TO_1", "ROUND", "SHAPE", "SIN", "SQUARE", "VAR_HANDLE",
-        "READ_VARIABLE", "ZEROS_LIKE",
+        "READ_VARIABLE", "UNIDIRECTIONAL_SEQUENCE_LSTM", "ZEROS_LIKE",
     ), 1),
 }  # fmt: skip
 """Versions of operators as kernels register them, where it is not the second."""
@@ -45,6 +45,8 @@ class Tensor:
     zero: int = 0
     data: Array | None = None
     axis: int = 0
+    kept: bool = False
+    """Whether it keeps its value from one run to the next."""
     block: tuple[int, int] | None = None
     """The file lists only those blocks of this matrix that have numbers."""
 
@@ -88,6 +90,8 @@ class Operator:
     inputs: Sequence[Tensor | None]
     outputs: Sequence[Tensor]
     options: tuple[str, dict[str, Any]] | None = None
+    within: Sequence[Tensor] = ()
+    """Tensors that only say how numbers inside of it count."""
 
 
 def conv(
@@ -162,6 +166,7 @@ def _graph(
         model.operatorCodes.append(code)
         made.inputs = [number(t) for t in each.inputs]
         made.outputs = [number(t) for t in each.outputs]
+        made.intermediates = [number(t) for t in each.within]
         if each.options is not None:
             kind, fields = each.options
             made.builtinOptions = getattr(schema, f"{kind}T")()
@@ -177,7 +182,7 @@ def _tensor(model: Any, tensor: Tensor, name: str) -> Any:
     made = schema.TensorT()
     made.name, made.shape = name.encode(), list(tensor.shape)
     made.type = getattr(schema.TensorType, _TYPES[tensor.dtype])
-    made.buffer = 0
+    made.buffer, made.isVariable = 0, tensor.kept
     data = tensor.data
     if tensor.block is not None:
         made.sparsity, data = _sparse(tensor)

@@ -56,7 +56,7 @@ class CompiledGraph:
             self._opened = self._symbols()
             self._by_size = is_open(self._values) and self._opened is None
             if not self._by_size:
-                self._programs[None] = self._compiled(self._values)
+                self._programs[None] = self._compiled()
                 self._take_quick()
 
     @property
@@ -98,8 +98,7 @@ class CompiledGraph:
                 return self._eager(inputs)
             if not self._admission.admits(key, len(self._programs)):
                 return self._eager(inputs)
-            values = sized_values(self._module, inputs) if self._by_size else self._values
-            self._programs[key] = self._compiled(values)
+            self._programs[key] = self._compiled(inputs)
             self._take_quick()
             if len(self._programs) > KEPT_SIZES:
                 self._programs.popitem(last=False)
@@ -156,11 +155,13 @@ class CompiledGraph:
         _LOGGER.info("each set of sizes is compiled when it is first met: %s", why)
         return None
 
-    def _compiled(self, values: Mapping[fx.Node, Any]) -> PieceRunner | None:
-        """A runner of the graph for these shapes; None where PyTorch runs everything."""
+    def _compiled(self, inputs: Sequence[Any] = ()) -> PieceRunner | None:
+        """A runner of the graph, of these inputs' sizes where each set of them has a program;
+        None where PyTorch runs everything."""
         held = known_weights(self._module, self._weights)
         opened = None if self._by_size else self._opened
         try:
+            values = sized_values(self._module, inputs) if self._by_size else self._values
             with opened.undecided() if opened else contextlib.nullcontext():
                 found = plan(self._module, values, held, self._min_gain, opened)
             tell(found)

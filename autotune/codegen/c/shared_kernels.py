@@ -24,6 +24,9 @@ _TOKEN = re.compile(
 _FIXED = re.compile(r"\s*#|.*\b\w+ \w+\[\d+\](?:;| =)|\s*for \(left = ")
 """Lines whose numbers compilers have to know: their own, arrays, and how many vectors a sum is of,
 which may be one."""
+_SPREAD = re.compile(r"\)+ - \(\w+x\d+\)\{")
+"""What is behind a number that is one of all lanes of a vector: where these are bytes, a size of
+32 bits would be cut, which compilers refuse."""
 _MOST = (1 << 31) - 1
 
 
@@ -145,7 +148,8 @@ def _parted(body: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     for line in body:
         at = 0
         for found in _TOKEN.finditer(line) if not _FIXED.match(line) else ():
-            if found[0].isdigit() and int(found[0]) <= _MOST:
+            spread = _SPREAD.match(line, found.end())
+            if found[0].isdigit() and int(found[0]) <= _MOST and not spread:
                 texts.append(now + line[at : found.start()])
                 numbers.append(int(found[0]))
                 now, at = "", found.end()

@@ -61,6 +61,8 @@ class TfliteTensor:
     zeros: Array
     data: Array | None
     """What it holds where it is constant."""
+    kept: bool = False
+    """Whether it keeps its value from one run to the next."""
 
     @property
     def scale(self) -> float:
@@ -96,7 +98,7 @@ class OperatorContext(Assembler):
         name: str,
         operator: Any,
         tensors: Mapping[int, TfliteTensor],
-        values: Mapping[int, str],
+        values: dict[int, str],
     ) -> None:
         """`operator`: of the tflite package. `tensors` and `values` by number."""
         super().__init__(builder)
@@ -123,7 +125,7 @@ class OperatorContext(Assembler):
 
     def has(self, position: int) -> bool:
         """Whether an optional input is there."""
-        return position < len(self._inputs) and self._inputs[position] >= 0
+        return 0 <= position < len(self._inputs) and self._inputs[position] >= 0
 
     def tensor(self, position: int) -> TfliteTensor:
         """The tensor of a required input."""
@@ -142,6 +144,18 @@ class OperatorContext(Assembler):
         self.tensor(position)
         return self._values[self._inputs[position]]
 
+    def keep(self, position: int, value: str) -> None:
+        """Give a tensor that keeps its value another one, for what reads it behind."""
+        if not self.tensor(position).kept:
+            raise ModelError(f"input {position} is written, and keeps no value")
+        self._values[self._inputs[position]] = value
+
+    def within(self, position: int) -> TfliteTensor:
+        """A tensor that says how numbers inside of the operator count."""
+        if position >= self._operator.IntermediatesLength():
+            raise ModelError(f"intermediate {position} is missing; the model is malformed")
+        return self._tensors[int(self._operator.Intermediates(position))]
+
     def array(self, position: int) -> Array:
         """The data of an input that must be constant: as the file has them, or as an operator of
         constants gave them."""
@@ -158,6 +172,13 @@ class OperatorContext(Assembler):
     def ints(self, position: int) -> tuple[int, ...]:
         """Constant integers."""
         return tuple(int(v) for v in self.array(position).ravel())
+
+    def counts(self, position: int) -> Array:
+        """Constant whole numbers. Raises ModelError for others."""
+        array = self.array(position)
+        if array.dtype.kind not in "iu":
+            raise ModelError(f"input {position} is of {array.dtype}; expected whole numbers")
+        return array
 
     def options(self, name: str) -> Any:
         """The operator's options, of a table of the tflite package; its defaults where the file

@@ -85,7 +85,7 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
         n, [n.op("conv2d", x, n.constant(w), pads=pads, **attrs) for w in byte_parts(weights)]
     )
     if n.has(2):
-        bias = bias + n.array(2)
+        bias = bias + n.counts(2)
     rows = n.tensor(1).dtype == "uint8"  # which scales as the only one of a layer's rows
     factors, shifts = quantized_multipliers(product_factors(n, weights.shape[3], rows=rows))
     most = _MOST_BYTE * np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2))
@@ -150,7 +150,7 @@ def transpose_conv(n: OperatorContext) -> str:
         y = n.op("add", y, n.input(3)) if n.has(3) else y
         return n.float_activated(y, activation)
     bias = -n.tensor(2).point * _met_sums(weights, geometry, n.shape(x)[1:3])
-    bias = bias + n.array(3) if n.has(3) else bias
+    bias = bias + n.counts(3) if n.has(3) else bias
     if bias.any():
         y = n.op("add", y, n.constant(bias, "int32"))
     factors = product_factors(n, weights.shape[1], data_input=2)

@@ -152,6 +152,11 @@ class _TfliteImport:
             self._bring_constants(operator)
             context = OperatorContext(self.builder, name, operator, self.tensors, self.values)
             made = TFLITE_IMPORTERS.get(name)(context)
+            self.variables.assign_kept(
+                (self.tensors[i], self.values[i])
+                for i in map(operator.Inputs, range(operator.InputsLength()))
+                if i >= 0 and self.tensors[i].kept
+            )
             results = [int(operator.Outputs(i)) for i in range(operator.OutputsLength())]
             for result, value in zip(results, (made,) if isinstance(made, str) else made,
                                      strict=True):  # fmt: skip
@@ -191,6 +196,9 @@ class _TfliteImport:
             if number < 0 or number in self.values:
                 continue
             tensor = self.tensors[self._known(number)]
+            if tensor.kept:
+                self.values[number] = self.variables.kept(tensor)
+                continue
             if tensor.data is None:
                 raise ModelError(f"input {position} ({tensor.name!r}) is not computed before it")
             data = tensor.data
@@ -254,16 +262,15 @@ class _TfliteImport:
         shape = tuple(int(tensor.Shape(i)) for i in range(tensor.ShapeLength()))
         if any(e < 0 for e in shape):
             raise ModelError(f"tensor {name!r} has shape {list(shape)}; expected known sizes")
-        if tensor.IsVariable():
-            raise UnsupportedOpError(f"tensor {name!r} is kept between runs; expected plain ones")
         scales, zeros = self._steps(tensor, name)
         dtype = kind.lower()
         data = self._data(tensor, name, dtype, shape)
         if dtype == "float16":  # constants, and what is made of them alone
             dtype, data = "float32", None if data is None else data.astype(np.float32)
         return TfliteTensor(
-            name=name, dtype=dtype, shape=shape, scales=scales, zeros=zeros, data=data
-        )
+            name=name, dtype=dtype, shape=shape, scales=scales, zeros=zeros, data=data,
+            kept=bool(tensor.IsVariable()),
+        )  # fmt: skip
 
     def _steps(self, tensor: Any, name: str) -> tuple[Array, Array]:
         """Scales and zero points; none of what is not quantized."""
@@ -271,12 +278,13 @@ class _TfliteImport:
         count = 0 if steps is None else steps.ScaleLength()
         if not count:
             return np.zeros(0, np.float32), np.zeros(0, np.int64)
+        scales = np.asarray(steps.ScaleAsNumpy(), np.float32)  # raises where it ends before
         zeros = np.zeros(count, np.int64)
         if steps.ZeroPointLength():
             zeros = np.asarray(steps.ZeroPointAsNumpy(), np.int64)
         if zeros.size != count:
             raise ModelError(f"tensor {name!r} has {count} scales and {zeros.size} zero points")
-        return np.asarray(steps.ScaleAsNumpy(), np.float32), zeros
+        return scales, zeros
 
     def _data(self, tensor: Any, name: str, dtype: str, shape: tuple[int, ...]) -> Array | None:
         buffer = self.model.Buffers(tensor.Buffer())

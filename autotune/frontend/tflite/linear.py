@@ -101,7 +101,7 @@ def fully_connected(n: OperatorContext) -> str:
         return n.reshape(n.float_activated(y, activation), shape)
     bias = -n.tensor(0).point * weights.astype(np.int64).sum(axis=1)
     if n.has(2):
-        bias = bias + n.array(2)
+        bias = bias + n.counts(2)
     if bias.any():
         y = n.op("add", y, n.constant(bias.astype(np.int32)))
     y = n.scaled(y, product_factors(n, outputs, rows=True), rounding="once")

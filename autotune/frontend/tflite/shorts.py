@@ -116,7 +116,7 @@ def _biased(n: OperatorContext, total: str, weights: Array) -> str:
             raise UnsupportedOpError(
                 f"a bias of {n.tensor(2).dtype} beside int16 is not supported; expected int64"
             )
-        bias = bias + n.array(2)
+        bias = bias + n.counts(2)
     return n.op("add", total, n.constant(bias))
 
 

@@ -8,16 +8,18 @@ initial value is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import tflite
 
 from autotune.errors import ModelError, UnsupportedOpError
-from autotune.frontend.tflite.context import MOVED
+from autotune.frontend.assembly import MOST_MADE
+from autotune.frontend.tflite.context import MOVED, TfliteTensor
 from autotune.graph.build import GraphBuilder
-from autotune.types import Array, TensorType
+from autotune.types import DTYPES, Array, TensorType
 
 NEXT = "_next"
 """Behind a variable's name: the output that is its value for the next run."""
@@ -55,13 +57,34 @@ class Variables:
                 )
             self._initial[names[int(each.Inputs(0))]] = tensor.data
 
+    def kept(self, tensor: TfliteTensor) -> str:
+        """The value of a tensor that keeps it, when it is read for the first time: bytes begin
+        with their zero point, others with zeros."""
+        if tensor.name in self._initial:
+            raise ModelError(f"{tensor.name!r} names two variables; rename one")
+        if math.prod(tensor.shape) > MOST_MADE or tensor.dtype not in DTYPES:
+            raise ModelError(
+                f"{tensor.name!r} keeps {list(tensor.shape)} {tensor.dtype}; expected less, of "
+                "known types"
+            )
+        point = tensor.zero if tensor.dtype == "int8" else 0
+        self._initial[tensor.name] = np.full(tensor.shape, point, tensor.dtype)
+        self._input(tensor.name)
+        return self._values[tensor.name]
+
+    def assign_kept(self, values: Iterable[tuple[TfliteTensor, str]]) -> None:
+        """What such tensors are behind an operator."""
+        self._values |= {tensor.name: value for tensor, value in values}
+
     def declare(self, operator: Any) -> None:
         """A VAR_HANDLE: an input where there is an initial value."""
         name = _shared_name(operator)
         self._names[int(operator.Outputs(0))] = name
-        initial = self._initial.get(name)
-        if initial is None or name in self._masks:
-            return
+        if name in self._initial and name not in self._masks:
+            self._input(name)
+
+    def _input(self, name: str) -> None:
+        initial = self._initial[name]
         if initial.dtype.kind not in "iu" and initial.any():
             raise UnsupportedOpError(
                 f"variable {name!r} of {initial.dtype} begins with other numbers than zeros"

@@ -208,7 +208,7 @@ def _resized(mode: str) -> AtenImporter:
     def run(n: AtenCall) -> str:
         x = n.value("self" if n.has("self") else "input")
         align = bool(n.arg("align_corners", False)) if n.has("align_corners") else False
-        coordinate = "align_corners" if align else "pytorch_half_pixel"
+        coordinate = "align_corners" if align else "half_pixel"
         method = Method(mode=mode, coordinate=coordinate)
         if mode == "nearest":
             method = Method(mode=mode, coordinate="asymmetric")

@@ -54,7 +54,7 @@ def sized_values(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node,
             return found[n]
 
     given = [
-        mode.from_tensor(i, static_shapes=True)
+        mode.from_tensor(i.detach(), static_shapes=True)  # without a nested tensor's symbols
         if isinstance(i, torch.Tensor) and not isinstance(i, FakeTensor)
         else i
         for i in inputs

@@ -50,7 +50,7 @@ def test_numbers_that_differ_become_parameters_and_what_follows_from_them_is_wor
 
 def test_what_a_compiler_has_to_know_stays_apart() -> None:
     """Assembler, lengths of arrays, conditions of the preprocessor, how many vectors a sum is of,
-    numbers that are not whole."""
+    numbers that are not whole, those of all lanes of a vector."""
     pairs = [
         ('    __asm__("ldr r0, [r1, #4]");', '    __asm__("ldr r0, [r1, #8]");'),
         ("    i32 t[4];", "    i32 t[8];"),
@@ -58,6 +58,7 @@ def test_what_a_compiler_has_to_know_stays_apart() -> None:
         ("    x = 1.5f;", "    x = 2.5f;"),
         ("    x = 128u;", "    x = 64u;"),
         ("    x4 = 0;", "    x8 = 0;"),
+        ("    x = ((128) - (u8x4){0});", "    x = ((0) - (u8x4){0});"),
         ("    for (left = 4; left > 0; left -= 4) {", "    for (left = 8; left > 0; left -= 4) {"),
         ("    x = 4294967295;", "    x = 4294967294;"),
     ]

@@ -239,3 +239,14 @@ def test_damaged_files_are_errors(made: Callable[[], bytes]) -> None:
             del data[draw.randrange(8, len(data)) :]
         with contextlib.suppress(ModelError):
             load_model(bytes(data))
+
+
+@pytest.mark.parametrize("name", ["CONV_2D", "FULLY_CONNECTED"])
+def test_biases_of_bytes_are_whole_numbers(name: str) -> None:
+    x, y = (q(1, 1, 1, 4), q(1, 1, 1, 4)) if name == "CONV_2D" else (q(1, 4), q(1, 4))
+    matrix = weights(4, 1, 1, 4) if name == "CONV_2D" else weights(4, 4, channels=False)
+    about = conv(1, SAME, NONE) if name == "CONV_2D" else activation("FullyConnectedOptions", NONE)
+    layer = Operator(name=name, inputs=[x, matrix, constant([np.nan] * 4, "float32")],
+                     outputs=[y], options=about)  # fmt: skip
+    with pytest.raises(ModelError, match="input 2 is of float32; expected whole numbers"):
+        load_model(tflite_bytes([layer], [x], [y]))

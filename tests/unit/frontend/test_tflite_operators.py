@@ -346,13 +346,8 @@ def moves(image: Tensor) -> Iterator[tuple[str, Case]]:
         )
 
 
-CASES = (
-    dict(cases())
-    | dict(number_cases())
-    | dict(byte_cases())
-    | dict(step_cases())
-    | dict(short_cases())
-)
+MORE = (number_cases, byte_cases, step_cases, short_cases)
+CASES = dict(cases()) | {name: case for more in MORE for name, case in more()}
 
 
 NOT_BY_REFERENCE = ("sum of bytes", "sum of bytes along two dimensions")
@@ -360,7 +355,8 @@ NOT_BY_REFERENCE = ("sum of bytes", "sum of bytes along two dimensions")
 
 
 def test_every_importer_has_a_case() -> None:
-    assert {case[0] for case in CASES.values()} == set(TFLITE_IMPORTERS)
+    cases = {case[0] for case in CASES.values()} | {"UNIDIRECTIONAL_SEQUENCE_LSTM"}  # elsewhere
+    assert cases == set(TFLITE_IMPORTERS)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -113,6 +113,9 @@ CASES: list[Case] = [
     ("attention", F.scaled_dot_product_attention, (Q, K, V)),
     ("masked attention", lambda q, k, v, m: (F.scaled_dot_product_attention(q, k, v, attn_mask=m),
      F.scaled_dot_product_attention(q, k, v, attn_mask=m.float(), scale=0.3)), (Q, K, V, MASK)),
+    ("images of one row or column", lambda x: [
+        F.interpolate(x, size=size, mode=mode)
+        for size in (1, (1, 5), (7, 1)) for mode in ("bilinear", "bicubic")], (IMAGE,)),
     ("attention to nothing", lambda q, k, v, m: (
         F.scaled_dot_product_attention(q, k, v, attn_mask=m), F.scaled_dot_product_attention(
         q, k, v, attn_mask=torch.zeros(5, 7).masked_fill(~m, -math.inf))),

@@ -113,3 +113,17 @@ def test_weights_that_change_are_seen_at_every_size() -> None:
     for rows in (4, 5, 6):
         x = torch.randn(rows, 6)
         same(fast(x), model(x))
+
+
+def test_rows_of_several_lengths_are_one_tensor() -> None:
+    """A nested tensor has a symbol of its own for what is ragged."""
+    layer = nn.Linear(4, 4)
+
+    def function(ragged: torch.Tensor) -> Any:
+        return layer(ragged).relu()
+
+    fast, _ = counted(function)
+    for rows in (2, 5):
+        parts = [torch.randn(rows, 4), torch.randn(3, 4)]
+        ragged = torch.nested.nested_tensor(parts, layout=torch.jagged)
+        same(fast(ragged).values(), function(ragged).values())
