@@ -1,6 +1,6 @@
-"""How large whole numbers of a program can be, which says where arithmetic may overflow: signed
-integers that do are undefined in C, and wrap around here. And what comparisons are known by that,
-of which compilers warn.
+"""Overflow of whole numbers: how large a program's can be, and so where C, in which signed ones that
+overflow are undefined, is to wrap them around. And comparisons that are known by that, of which
+compilers warn.
 
 In: IR values, and the types of the buffers that they load from. Out: bits with the sign, at most
 those of an int64 and one more; truth values.
@@ -81,7 +81,7 @@ def known_comparison(value: ir.Apply, buffers: Mapping[str, ir.Buffer]) -> bool 
 
 
 def _limits(value: ir.Value, buffers: Mapping[str, ir.Buffer]) -> tuple[int, int] | None:
-    """Of a number that is loaded, and perhaps widened, the least and the greatest there are."""
+    """The least and the greatest that a number can be that is loaded, and perhaps widened."""
     if isinstance(value, ir.Load):
         dtype = buffers[value.buffer].dtype
         if not is_unsigned(dtype) and not dtype.startswith("int"):
