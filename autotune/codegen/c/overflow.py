@@ -1,6 +1,6 @@
-"""Overflow of whole numbers: how large a program's can be, and so where C, in which signed ones that
-overflow are undefined, is to wrap them around. And comparisons that are known by that, of which
-compilers warn.
+"""Overflow of whole numbers: how large a program's can be, and so where C, in which signed ones
+that overflow are undefined, is to wrap them around. And comparisons that are known by that, of
+which compilers warn.
 
 In: IR values, and the types of the buffers that they load from. Out: bits with the sign, at most
 those of an int64 and one more; truth values.
