@@ -4,8 +4,9 @@ ONNX Runtime and the reference evaluator.
     python benchmarks/wild_models.py [--first 0] [--count 10000 | --seconds 3600] [--ways cpu,c]
 
 In: seeds. Each seed's model is compiled in one way, drawn or named: a target, threads, an
-accuracy, or schedules that are drawn instead of the defaults. It runs twice, in a process that is
-replaced when it dies or does not answer; seeds at which a judge dies are counted. Prints a line
+accuracy, schedules that are drawn instead of the defaults, or a program that is exported and
+compiled by the system's compiler (main_c with its sanitizers). It runs twice, in a process that
+is replaced when it dies or does not answer; seeds at which a judge dies are counted. Prints a line
 for each model that gives other values, is refused with more than a line, raises what is no error
 of this project, dies or hangs; then counts. Exits with 1 where there was one.
 """
@@ -19,7 +20,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from autotune.compiler.driver import compile_graph
 from autotune.errors import AutotuneError
 from autotune.frontend.onnx.importer import import_model
 from autotune.target import host_target, load_target
-from autotune.types import Array
+from benchmarks.wild_programs import PROGRAMS, Runs
 from tests.properties.test_compiled import RandomRecords
 from tests.properties.wild_models import WildModel, wild_model
 from tests.properties.wild_windows import ACTIONS
@@ -45,7 +46,6 @@ DRAWN, UNDRAWN = "drawn", "not drawn"
 """What a worker tells when it has a model, and a seed whose model one of the judges cannot run:
 they end the process at some operands, or ask for more memory than there is."""
 FINE = {"right", "refused", UNDRAWN}
-Runs = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 
 def compiled(wild: WildModel, **options: object) -> Runs:
@@ -71,6 +71,7 @@ WAYS: dict[str, Callable[[WildModel, int], Runs]] = {
     "rewrites": lambda w, _: compiled(w, rewrites="all"),
     "drawn": lambda w, s: drawn_schedules(w, "cpu", s),
     "drawn_v3": lambda w, s: drawn_schedules(w, "x86-64-v3", s),
+    **PROGRAMS,
 }
 
 
