@@ -120,7 +120,7 @@ def program_name() -> str:
     names = [*(f"llvm-mca-{n}" for n in range(NEWEST, 0, -1)), "llvm-mca"]
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
-        raise FileNotFoundError("llvm-mca is missing: apt-get install llvm")
+        raise FileNotFoundError("llvm-mca is missing: apt-get install llvm-19")
     return found
 
 

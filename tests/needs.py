@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes.util
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from pathlib import Path
 import pytest
 
 from autotune.target import Target, load_target
+from benchmarks.mca_code import NEWEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,9 @@ class Need:
     """What tests do with it; ends the sentence `needed to ...`."""
 
 
+OLDEST_MCA = 16
+"""Version of LLVM from which on llvm-mca knows Alder Lake, which loads three vectors a cycle;
+older ones take it for Skylake."""
 CROSS_ROOT = Path("/usr/aarch64-linux-gnu")
 """Where Debian keeps the headers and libraries of aarch64 on other machines."""
 
@@ -47,6 +52,17 @@ def program(name: str) -> str | None:
 
 def _programs(*names: str) -> Callable[[], bool]:
     return lambda: all(program(name) for name in names)
+
+
+def _newer_mca() -> bool:
+    """Whether an llvm-mca is as new as its models of the cores in the tests."""
+    names = [*(f"llvm-mca-{n}" for n in range(NEWEST, OLDEST_MCA - 1, -1)), "llvm-mca"]
+    found = next(filter(None, map(program, names)), None)
+    if found is None:
+        return False
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"LLVM version (\d+)", said)
+    return version is not None and int(version[1]) >= OLDEST_MCA
 
 
 def _opencl() -> bool:
@@ -114,8 +130,8 @@ NEEDS = {
         use="run shared libraries with a C library other than glibc",
     ),
     "llvm-mca": Need(
-        packages=("llvm",),
-        present=_programs("llvm-mca"),
+        packages=("llvm-19",),
+        present=_newer_mca,
         use="predict how many multiply-adds a cycle inner loops reach",
     ),
     "opencl": Need(

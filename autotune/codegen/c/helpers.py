@@ -8,6 +8,7 @@ same as the LLVM backend's, with its errors) or the C library lane by lane.
 from __future__ import annotations
 
 from autotune.codegen.c.dialect import (
+    LONG,
     SHORT_BYTES,
     Dialect,
     float_constant,
@@ -158,10 +159,14 @@ class Helpers:
             return f"return {self.call(fn, kind, 'a', 'b')};"
         return f"return {self.choose(kind, f'((a {sign} b) | (b != b))', 'b', 'a')};"
 
-    def _abs(self, kind: str, short: str, _lanes: int) -> str:
+    def _abs(self, kind: str, short: str, lanes: int) -> str:
         if short in ("f32", "f64"):
             return f"return {self.call('fabs', kind, 'a')};"
-        return f"return {self.choose(kind, 'a < 0', '-a', 'a')};"
+        if short.startswith("u"):
+            return "return a;"
+        unsigned = self._dialect.reinterpret(self.type(f"u{LONG[short]}", lanes), "a")
+        less = self._dialect.reinterpret(kind, f"-{unsigned}")  # of the least integer, too
+        return f"return {self.choose(kind, 'a < 0', less, 'a')};"
 
     def _even_root(self, kind: str, _short: str, lanes: int) -> str:
         """The square root of a that powers are made of: infinity's of minus infinity, 0 of -0."""

@@ -8,7 +8,7 @@ those of an int64 and one more; truth values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -64,30 +64,31 @@ def _of_type(dtype: str) -> int:
     return 8 * ITEM_BYTES[dtype] + is_unsigned(dtype)
 
 
-def known_comparison(value: ir.Apply, buffers: Mapping[str, ir.Buffer]) -> bool | None:
-    """What a comparison with a literal gives for all numbers of a type; None where it depends."""
-    number, literal = value.args
-    if not isinstance(literal, ir.Const) or (limits := _limits(number, buffers)) is None:
+def known_comparison(fn: str, dtypes: Iterable[str], literal: ir.Value) -> bool | None:
+    """What a comparison with a literal gives for all numbers of a type; None where it depends.
+    `dtypes`: theirs, then those that they were converted from one after the other."""
+    limits = _limits(dtypes)
+    if not isinstance(literal, ir.Const) or limits is None:
         return None
     low, high = limits
-    if value.fn in ("lt", "ge"):
+    if fn in ("lt", "ge"):
         less = True if high < literal.value else False if low >= literal.value else None
-        return less if less is None or value.fn == "lt" else not less
-    if value.fn in ("gt", "le"):
+        return less if less is None or fn == "lt" else not less
+    if fn in ("gt", "le"):
         more = True if low > literal.value else False if high <= literal.value else None
-        return more if more is None or value.fn == "gt" else not more
+        return more if more is None or fn == "gt" else not more
     outside = literal.value < low or literal.value > high
-    return value.fn == "ne" if outside else None
+    return fn == "ne" if outside else None
 
 
-def _limits(value: ir.Value, buffers: Mapping[str, ir.Buffer]) -> tuple[int, int] | None:
-    """The least and the greatest that a number can be that is loaded, and perhaps widened."""
-    if isinstance(value, ir.Load):
-        dtype = buffers[value.buffer].dtype
-        if not is_unsigned(dtype) and not dtype.startswith("int"):
-            return None
-        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    if not isinstance(value, ir.Apply) or value.fn not in ("to_int32", "to_int64"):
-        return None
-    known, wide = _limits(value.args[0], buffers), np.iinfo(value.fn[3:])
-    return known if known and wide.min <= known[0] and known[1] <= wide.max else None
+def _limits(dtypes: Iterable[str]) -> tuple[int, int] | None:
+    """The least and the greatest that an integer can be, which conversions to wider types keep."""
+    known: tuple[int, int] | None = None
+    for dtype in dtypes:
+        if not dtype.startswith(("int", "uint")):
+            break
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        if known and not (known[0] <= low and high <= known[1]):
+            break
+        known = low, high
+    return known

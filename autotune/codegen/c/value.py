@@ -7,7 +7,7 @@ written as a loop over the lanes instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from autotune.codegen.c.amount import amount_text
 from autotune.codegen.c.dialect import SHORT, float_constant, mask_of, type_name
@@ -170,12 +170,19 @@ class CValueWriter(CIndexWriter):
             moved = f"({args[0].text} >> {args[1].text})"
             return self._wrapped(moved, args[0], max(a.lanes for a in args))
         if value.fn in ir.COMPARISONS and self.lanes == 1:
-            known = known_comparison(value, self.buffers)
+            dtypes = (args[0].dtype, *self._converted_from(value.args[0]))
+            known = known_comparison(value.fn, dtypes, last)
             if known is not None:
                 return Val(str(int(known)), "bool", 1)
         if value.fn in MODULAR and overflows(value, args[0].dtype, self.buffers):
             return self.modular(value.fn, args)
         return self.function(value.fn, args)
+
+    def _converted_from(self, value: ir.Value) -> Iterator[str]:
+        """The types that an integer had before, the last one first."""
+        while isinstance(value, ir.Apply) and value.fn in ("to_int32", "to_int64"):
+            value = value.args[0]
+            yield self.value(value).dtype
 
     def _extreme(self, value: ir.Apply, args: list[Val]) -> Val:
         """Larger or smaller value, NaN where either is. With a literal, which comes second, the
@@ -248,15 +255,10 @@ class CValueWriter(CIndexWriter):
         """A function of `MODULAR` of signed integers that may overflow, by unsigned ones."""
         lanes, signed = max(a.lanes for a in args), args[0].dtype
         kinds = (self.helpers.type(f"u{signed}", lanes), self.helpers.type(signed, lanes))
-        unsigned = [self._same_bits(kinds[0], self.splat(a, lanes)) for a in args]
-        text = f"(-{unsigned[0]})" if fn == "neg" else f"({f' {_INFIX[fn]} '.join(unsigned)})"
-        return Val(self._same_bits(kinds[1], Val(text, signed, lanes)), signed, lanes)
-
-    def _same_bits(self, kind: str, value: Val) -> str:
-        """An integer as one with or without a sign."""
-        if value.lanes == 1:
-            return f"(({kind}){value.text})"
-        return self.dialect.reinterpret(kind, value.text)
+        given = (self.splat(a, lanes).text for a in args)
+        unsigned = [self.dialect.reinterpret(kinds[0], text) for text in given]
+        text = f"-{unsigned[0]}" if fn == "neg" else f" {_INFIX[fn]} ".join(unsigned)
+        return Val(self.dialect.reinterpret(kinds[1], text), signed, lanes)
 
     def _wrapped(self, text: str, like: Val, lanes: int) -> Val:
         """A result of arithmetic: that of single bytes is wider in C."""

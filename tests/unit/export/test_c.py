@@ -66,7 +66,7 @@ def test_a_model_without_weights_compiles_without_warnings(tmp_path: Path) -> No
 
 
 @needs("cc")
-@pytest.mark.parametrize("op", ["Mul", "Add", "Sub", "Neg", "ReduceSum", "ReduceProd"])
+@pytest.mark.parametrize("op", ["Mul", "Add", "Sub", "Neg", "Abs", "ReduceSum", "ReduceProd"])
 def test_integers_wrap_around_whatever_c_leaves_undefined(op: str, tmp_path: Path) -> None:
     """Compilers may take it that signed integers do not overflow."""
     ends = np.array([[2**31 - 1, -(2**31), -8], [352719360, 2**31 - 1, -(2**31)]], np.int32)
@@ -84,7 +84,7 @@ def test_integers_wrap_around_whatever_c_leaves_undefined(op: str, tmp_path: Pat
     wide = ends.astype(object)
     exact = {
         "Mul": wide * wide, "Add": wide + wide, "Sub": -wide - wide, "Neg": -wide,
-        "ReduceSum": wide.sum(), "ReduceProd": wide.prod(),
+        "Abs": abs(wide),        "ReduceSum": wide.sum(), "ReduceProd": wide.prod(),
     }[op]  # fmt: skip
     wanted = np.asarray(np.asarray(exact) % 2**32, np.uint32).ravel()
     np.testing.assert_array_equal(np.fromfile(tmp_path / "out", np.uint32), wanted)
@@ -93,7 +93,10 @@ def test_integers_wrap_around_whatever_c_leaves_undefined(op: str, tmp_path: Pat
 @needs("cc")
 def test_comparisons_that_types_decide_are_no_warning(tmp_path: Path) -> None:
     """Places of unsigned bytes that may count from the end: `place < 0 ? place + 7 : place`."""
-    nodes = [helper.make_node("OneHot", ["x", "depth", "values"], ["y"])]
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"]),
+        helper.make_node("OneHot", ["a", "depth", "values"], ["y"]),
+    ]
     known = [("depth", np.int64(7)), ("values", np.array([0, 1], np.float32))]
     tensors = [numpy_helper.from_array(array, name) for name, array in known]
     x = np.arange(10, dtype=np.uint8)
