@@ -6,7 +6,7 @@ Predicting costs a tenth of what a kernel's code does, and most gain little over
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -14,11 +14,16 @@ import numpy.typing as npt
 
 from autotune.compiler.open_kernels import OpenKernel, TriedKernel, covers
 from autotune.compiler.strip_lengths import drawn_values
-from autotune.sizes import value_at
+from autotune.sizes import symbols_of, value_at
 
 Column = npt.NDArray[np.float64]
-WORTH = 3e-3
+WORTH = 1e-4
 """Least gain in the mean squared ratio to what all kernels would give, for one more (chosen)."""
+MOST = 1.05
+"""Ratio that no size looked at is to be over, rare as it may be in its range (chosen)."""
+LEAST_SIZES = 24
+"""Sizes of a symbol, from its least on, that are looked at beside drawn ones: so few places take a
+strip of just their number, and are what many calls have."""
 
 
 def kept_kernels(tried: Sequence[TriedKernel]) -> list[TriedKernel]:
@@ -26,18 +31,33 @@ def kept_kernels(tried: Sequence[TriedKernel]) -> list[TriedKernel]:
     everywhere = [n for n, kernel in enumerate(tried) if covers(kernel)]
     if not everywhere or len(tried) == 1:
         return list(tried)
-    drawn = drawn_values([e for kernel in tried for e in (*kernel.extents, kernel.pieces)])
-    costs = np.array([costs_at(kernel, drawn) for kernel in tried])
+    amounts = [e for kernel in tried for e in (*kernel.extents, kernel.pieces)]
+    drawn = drawn_values(amounts)
+    costs = np.array([costs_at(kernel, [*drawn, *_small(amounts)]) for kernel in tried])
     ratios = (costs / costs.min(axis=0)) ** 2
     taken = [min(everywhere, key=lambda n: ratios[n].mean())]
     best = ratios[taken[0]]
     while True:
-        loss = np.minimum(best, ratios).mean(axis=1)
+        loss = np.minimum(best, ratios)[:, : len(drawn)].mean(axis=1)
         number = int(loss.argmin())
-        if loss[number] > best.mean() - WORTH:
-            return [tried[n] for n in sorted(taken)]
+        if loss[number] > best[: len(drawn)].mean() - WORTH:
+            worst = int(best.argmax())
+            if best[worst] <= MOST**2:
+                return [tried[n] for n in sorted(taken)]
+            number = int(np.where(ratios[:, worst] <= MOST**2, loss, np.inf).argmin())
         taken.append(number)
         best = np.minimum(best, ratios[number])
+
+
+def _small(amounts: Iterable[int]) -> list[Mapping[str, int]]:
+    """The least sizes of each symbol, all others being at their least."""
+    symbols = {s.name: s for e in amounts for s in symbols_of(e)}
+    least = {name: s.low for name, s in symbols.items()}
+    return [
+        {**least, name: size}
+        for name, s in sorted(symbols.items())
+        for size in range(s.low, min(s.high, s.low + LEAST_SIZES - 1) + 1)
+    ]
 
 
 def costs_at(kernel: OpenKernel | TriedKernel, drawn: Sequence[Mapping[str, int]]) -> Column:
