@@ -106,14 +106,25 @@ def _parts(extent: int, size: Column) -> tuple[tuple[Column, Column], ...]:
     return (extent // size, size), ((rest > 0).astype(np.float64), np.maximum(rest, 1))
 
 
+def _taps(w: WindowShape) -> tuple[int, int]:
+    """(rows, columns) of a window; of one that is no image's a single tap."""
+    return (w.reduce[0][1], w.reduce[-1][1]) if len(w.reduce) == 2 else (1, 1)
+
+
+def _plain_products(w: WindowShape, tile: tuple[Column, Column, Column]) -> Column:
+    """Cycles of a tile's products one by one."""
+    rows, points, channels = tile
+    terms = math.prod(e for _, e in w.reduce)
+    return terms * channels * (PLAIN_PRODUCT_CYCLES * rows * points + PLAIN_TAP_CYCLES)
+
+
 def _one_tile(
     w: WindowShape, configs: Configs, step: int, tile: tuple[Column, Column, Column]
 ) -> Column:
     """Cycles of a tile of (rows, points, channels); `step`: from a point's window to the next."""
     rows, points, channels = tile
-    terms, count = math.prod(e for _, e in w.reduce), rows * points * channels
-    plain = terms * channels * (PLAIN_PRODUCT_CYCLES * rows * points + PLAIN_TAP_CYCLES)
-    high, taps = (w.reduce[0][1], w.reduce[-1][1]) if len(w.reduce) == 2 else (1, 1)
+    count, (high, taps) = rows * points * channels, _taps(w)
+    plain = _plain_products(w, tile)
     products = -(-high // 2) * taps * points
     sums = ((points - 1) * step + taps) * (high + 1 + high // 2) + products
     sums = np.where(in_columns(w, configs), sums, plain)
@@ -126,9 +137,8 @@ def _riscv_tile(
 ) -> Column:
     """The same of vectors of sixteen channels, each channel's share."""
     rows, points, channels = tile
-    terms, count = math.prod(e for _, e in w.reduce), rows * points * channels
-    plain = terms * channels * (PLAIN_PRODUCT_CYCLES * rows * points + PLAIN_TAP_CYCLES)
-    high, taps = (w.reduce[0][1], w.reduce[-1][1]) if len(w.reduce) == 2 else (1, 1)
+    count, (high, taps) = rows * points * channels, _taps(w)
+    plain = _plain_products(w, tile)
     columns = np.minimum((points - 1) * step + taps, points * taps) + taps
     row = BYTES_CYCLES * columns + PRODUCT_CYCLES * taps * points + ROW_CYCLES
     group = high * row + GROUP_CYCLES + VECTOR_SUM_CYCLES * points

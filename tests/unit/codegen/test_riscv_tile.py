@@ -56,6 +56,15 @@ def instructions(asked: MeasureRequest, engine: QemuEngine) -> int:
     return int(count)
 
 
+def check_vectors(made: Task, asked: MeasureRequest) -> None:
+    """They are there, right at two lengths, and fewer instructions than plain C."""
+    source = build_task(made, asked.schedule, dataclasses.replace(TARGET, arch=SOURCE)).code
+    assert VECTORS in CSource.decode(source).body
+    by_vectors = instructions(asked, QemuEngine())
+    assert instructions(asked, LongVectors()) <= by_vectors
+    assert by_vectors < instructions(request(made, PLAIN), QemuEngine())
+
+
 @needs("riscv32", "cc")
 @pytest.mark.parametrize(
     ("made", "params"),
@@ -67,11 +76,7 @@ def instructions(asked: MeasureRequest, engine: QemuEngine) -> int:
 )  # fmt: skip
 def test_tiles_are_exact(made: Task, params: dict[str, int]) -> None:
     asked = request(made, TARGET, **params)
-    source = build_task(made, asked.schedule, dataclasses.replace(TARGET, arch=SOURCE)).code
-    assert VECTORS in CSource.decode(source).body
-    by_vectors = instructions(asked, QemuEngine())
-    assert instructions(asked, LongVectors()) <= by_vectors
-    assert by_vectors < instructions(request(made, PLAIN), QemuEngine())
+    check_vectors(made, asked)
 
 
 @needs("riscv32", "cc")
@@ -83,11 +88,7 @@ def test_tiles_are_exact(made: Task, params: dict[str, int]) -> None:
 def test_windows_of_neighbouring_channels_are_exact(made: Task, tile_w: int) -> None:
     """Whole vectors of channels, and a part of one."""
     asked = request(made, TARGET, vectors=1, tile_w=tile_w, tile_h=1, order="rows_first")
-    source = build_task(made, asked.schedule, dataclasses.replace(TARGET, arch=SOURCE)).code
-    assert VECTORS in CSource.decode(source).body
-    by_vectors = instructions(asked, QemuEngine())
-    assert instructions(asked, LongVectors()) <= by_vectors
-    assert by_vectors < instructions(request(made, PLAIN), QemuEngine())
+    check_vectors(made, asked)
 
 
 @needs("riscv32", "cc")
