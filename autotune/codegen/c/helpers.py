@@ -30,6 +30,7 @@ from autotune.codegen.formulas import EXP, FORMULAS, LOG
 from autotune.codegen.formulas_double import DOUBLE, LIBRARY
 from autotune.codegen.llvm.math import ERF_FAR, ERF_NEAR, UNSCALED
 from autotune.errors import BuildError
+from autotune.types import ITEM_BYTES
 
 BUILT_IN = {
     "exp": "exp", "log": "log", "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos",
@@ -164,8 +165,11 @@ class Helpers:
             return f"return {self.call('fabs', kind, 'a')};"
         if short.startswith("u"):
             return "return a;"
-        unsigned = self._dialect.reinterpret(self.type(f"u{LONG[short]}", lanes), "a")
-        less = self._dialect.reinterpret(kind, f"-{unsigned}")  # of the least integer, too
+        if lanes == 1 and ITEM_BYTES[LONG[short]] < 4:
+            less = f"({kind})-a"  # computed as an int, which holds it
+        else:
+            unsigned = self._dialect.reinterpret(self.type(f"u{LONG[short]}", lanes), "a")
+            less = self._dialect.reinterpret(kind, f"-{unsigned}")  # of the least integer, too
         return f"return {self.choose(kind, 'a < 0', less, 'a')};"
 
     def _even_root(self, kind: str, _short: str, lanes: int) -> str:

@@ -134,6 +134,8 @@ class CValueWriter(CIndexWriter):
             if int(value) == -(2**63):
                 return f"(-({name}){2**63 - 1} - 1)"
             return f"(({name}){int(value)})"
+        if dtype == "int32" and int(value) == -(2**31):
+            return f"(-{2**31 - 1} - 1)"  # 2147483648 is a long, and so its negative
         if dtype in ("int16", "uint16", "uint32", "uint64"):
             sign = "u" if is_unsigned(dtype) else ""
             return f"(({self.helpers.type(dtype)}){int(value)}{sign})"

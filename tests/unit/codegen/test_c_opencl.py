@@ -17,6 +17,7 @@ from autotune.program.ir import Program
 from autotune.target import load_target
 from autotune.types import Array
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.gpu_programs import row_sums, stages, tiled_matmul
 from tests.unit.codegen.kernels import device_of
@@ -32,7 +33,8 @@ EXAMPLES = pytest.mark.parametrize(
 def run_on_device(program: Program, arrays: Mapping[str, Array]) -> Array:
     code = backend_for(TARGET).build(program, TARGET, "kernel").code
     output = next(p for p in program.params if p.written)
-    garbage = np.full(output.shape, np.nan, output.dtype)
+    floats = output.dtype.startswith("float")
+    garbage = np.full(output.shape, np.nan if floats else 77, output.dtype)
     storages = {name: place_dense(array) for name, array in arrays.items()}
     storages[output.name] = place_dense(garbage)
     kernel = DeviceKernel(device_of("opencl"), DeviceCode.decode(code), storages)
@@ -56,6 +58,25 @@ def test_device_and_interpreter_agree(program: Program) -> None:
     arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype) for p in given}
     want = run(program, arrays)
     np.testing.assert_allclose(run_on_device(program, arrays), want, rtol=1e-4, atol=1e-5)
+
+
+ODD_INTEGERS = """program odd
+param i0: {0}[6]
+param o0: {0}[6] written
+for i in 6 block.x:
+  o0[i] = sub({0}({1}), abs(i0[i]))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_magnitudes_and_least_integers_keep_their_types(dtype: str) -> None:
+    """In C a negative short is an int, and 2147483648 a long."""
+    limits = np.iinfo(dtype)
+    given = np.array([limits.min, limits.min + 1, -1, 0, 1, limits.max], dtype)
+    program = parse_program(ODD_INTEGERS.format(dtype, limits.min))
+    with np.errstate(over="ignore"):
+        want = np.array(limits.min, dtype) - np.abs(given)
+    np.testing.assert_array_equal(run_on_device(program, {"i0": given}), want)
 
 
 def test_launches_say_grid_block_and_buffers() -> None:
