@@ -20,7 +20,6 @@ from search_spaces.cpu.contraction.shape import contraction_of
 from tests.unit.graph.nets import Net
 from tests.unit.graph.test_passes import run
 
-
 ROWS = 8
 """Few: rows that are divided by the lengths of all others become as many times as many numbers."""
 
