@@ -15,9 +15,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from autotune.defects import described, raised
 from autotune.errors import InputError
-from autotune.frontend.torch.sizes import OpenGraphSizes, call_sizes, is_open, sized_values
+from autotune.frontend.torch.sizes import (
+    OpenGraphSizes,
+    call_sizes,
+    decided_by_a_run,
+    is_open,
+    sized_values,
+)
 from autotune.torch.admission import SizeAdmission
 from autotune.torch.aliases import result_views
+from autotune.torch.forms import without_data
 from autotune.torch.native import QuickCall
 from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
 from autotune.torch.split import draws
@@ -53,9 +60,13 @@ class CompiledGraph:
         memory: all that calls of small graphs need, which take longer than their work."""
         self._take(weights)
         with _disable_current_modes():  # weights are tensors with data
-            self._opened = self._symbols()
-            self._by_size = is_open(self._values) and self._opened is None
-            if not self._by_size:
+            decided = decided_by_a_run(self._values)
+            self._opened = None if decided else self._symbols()
+            self._by_size = is_open(self._values) and self._opened is None and not decided
+            if decided:
+                _LOGGER.warning("a graph runs in PyTorch: %s is known to a run only", decided)
+                self._programs[None] = None
+            elif not self._by_size:
                 self._programs[None] = self._compiled()
                 self._take_quick()
 
@@ -73,7 +84,8 @@ class CompiledGraph:
     def aliased(self) -> bool:
         """Whether some of its results lie in the same memory."""
         (results,) = self._module.graph.output_node().args
-        return isinstance(results, tuple | list) and result_views(results) is not None
+        views = result_views(results) if isinstance(results, tuple | list) else None
+        return views is not None and views.several
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         return self.call(*inputs)
@@ -116,8 +128,9 @@ class CompiledGraph:
             raise
         except Exception as error:  # a defect ends no program: PyTorch has the graph
             made = self._eager(inputs)
-            raised("a graph", error, "PyTorch runs it")
-            self._programs[key] = None
+            if not without_data(inputs):
+                raised("a graph", error, "PyTorch runs it")
+                self._programs[key] = None
             return made
 
     def _take_quick(self) -> None:
