@@ -122,7 +122,8 @@ def _tuned_open(
     """A run over samples of all sizes."""
     ranges, train = ranges_of(model, request), engine.train if engine else fit_here
     with on_cores(getattr(runner, "spare_cores", ())):
-        found = samples_of(opened_parts(model, ranges, profile), sets_of(ranges, request), store)
+        opened = opened_parts(model, ranges, profile, log=store, calibration=request.calibration)
+        found = samples_of(opened, sets_of(ranges, request), store)
         options = options_of_tasks(request, found.weights, model.name, store, profile, train=train)
         listener = _listener(store, options, request.on_event)
         report = tune_tasks(

@@ -24,11 +24,13 @@ from autotune.compiler.open_kernels import (
     calls_at,
     whole_kernels,
 )
+from autotune.compiler.open_samples import check_open_samples
 from autotune.compiler.open_sizes import OpenParts
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError
 from autotune.frontend.open_sizes import OpenModel
+from autotune.graph.feeds import Samples
 from autotune.machine.profile import DeviceProfile
 from autotune.parse_int import LARGEST
 from autotune.size_ranges import SizeRange, size_ranges, size_sets
@@ -54,7 +56,8 @@ class SampleCalls:
 
 
 def ranges_of(model: OpenModel, request: TuneRequest) -> dict[str, SizeRange]:
-    """The range of every symbol. Raises ConfigError where one has none, and for int8."""
+    """The range of every symbol. Raises ConfigError where one has none, FeedError of samples for
+    int8 that the model does not take."""
     ranges = size_ranges({**model.limits(), **(request.ranges or {})}, model.symbols)
     missing = [name for name, allowed in ranges.items() if allowed.most >= LARGEST]
     if missing:
@@ -62,11 +65,7 @@ def ranges_of(model: OpenModel, request: TuneRequest) -> dict[str, SizeRange]:
             f"sizes of {listed(missing)} have no range, which tuning for all of them needs; give "
             f"it with --range {missing[0]}=LEAST:MOST, or fix the sizes with --shape"
         )
-    if request.wanted_target().precision == "int8":
-        raise ConfigError(
-            f"int8 takes samples of fixed sizes, and {listed(ranges)} are open; fix them with "
-            "--shape"
-        )
+    check_open_samples(model.inputs, ranges, request.calibration)
     return ranges
 
 
@@ -85,11 +84,18 @@ def _drawn(allowed: SizeRange, rng: np.random.Generator) -> int:
 
 
 def opened_parts(
-    model: OpenModel, ranges: Mapping[str, SizeRange], profile: DeviceProfile
+    model: OpenModel,
+    ranges: Mapping[str, SizeRange],
+    profile: DeviceProfile,
+    *,
+    log: LogStore | None = None,
+    calibration: Samples | None = None,
 ) -> OpenParts:
     """The model's tasks. Raises ConfigError where something in it must know a size."""
     try:
-        return OpenParts.of(model, ranges, profile.target, profile)
+        return OpenParts.of(
+            model, ranges, profile.target, profile, log=log, calibration=calibration
+        )
     except NO_DEFECT:
         raise
     except Exception as error:  # each set of sizes can be tuned for itself
