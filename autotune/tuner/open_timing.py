@@ -1,4 +1,4 @@
-"""How samples of a model of open sizes are timed. In: the model's parts, sets of sizes that count,
+"""Times of samples, as the model that they are of calls them. In: the model's parts, sets of sizes that count,
 and the samples that these call. Out: what the caches hold of a sample's operands when a call of
 it begins, as in the model.
 
