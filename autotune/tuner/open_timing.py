@@ -1,6 +1,6 @@
-"""Times of samples, as the model that they are of calls them. In: the model's parts, sets of sizes that count,
-and the samples that these call. Out: what the caches hold of a sample's operands when a call of
-it begins, as in the model.
+"""Times of samples, as the model that they are of calls them. In: the model's parts, sets of sizes
+that count, and the samples that these call. Out: what the caches hold of a sample's operands when
+a call of it begins.
 
 A call goes through its output in pieces. The first one finds the weights where the run before
 left them, the others where the piece before did; each reads another part of the input.
