@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_LOG = "tuning.db"
 COMPILED_TOO = "an .onnx, .tflite or .pt2 file, zoo:NAME or a compiled model"
 SUFFIX = ".model"
-"""Of compiled models."""
+"""Ending of compiled models' names."""
 MAX_PRIORITY = 100
 """Largest priority, up or down, that the farm's messages allow."""
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
