@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune.errors import ModelError
-from autotune.ops._body import body_of, body_result, body_types
+from autotune.ops.body import body_of, body_result, body_types
 from autotune.ops._common import Inputs, Output, axis_of, integer, integers, require
 from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Compute
@@ -27,6 +27,10 @@ def block_count(attrs: Attrs) -> int:
     """How many blocks there are, which may depend on sizes."""
     (count,) = integers({"count": (attrs["count"],)}, "count")
     return count
+
+
+def block_axis(attrs: Attrs) -> int:
+    return integer(attrs, "axis")
 
 
 def numbers(attrs: Attrs, name: str) -> tuple[int, ...]:
@@ -53,7 +57,7 @@ def resized(kind: TensorType, axis: int, extent: int) -> TensorType:
     return dataclasses.replace(kind, shape=shape)
 
 
-class Blocks:
+class OverBlocks:
     """Blocks in any order: none reads what another one makes."""
 
     name = "blocks"
@@ -87,4 +91,4 @@ class Blocks:
         return np.concatenate(out, axis) if out else np.empty(made.shape, made.dtype)
 
 
-OPS.add(Blocks.name, Blocks())
+OPS.add(OverBlocks.name, OverBlocks())

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune.errors import ModelError
-from autotune.ops._body import body_of, body_result, body_types
+from autotune.ops.body import body_of, body_result, body_types
 from autotune.ops._common import Inputs, Output, integer, require
 from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Compute

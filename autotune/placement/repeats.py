@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from autotune.errors import UndecidedError
 from autotune.graph.ir import Graph, Node
 from autotune.ops import blocks, recur
-from autotune.ops._body import body_of
-from autotune.ops._common import integer
+from autotune.ops.body import body_of
 from autotune.ops.recur import STATE
 from autotune.placement.partition import partition
 from autotune.placement.types import KernelCall, MovingSlot, Partition, Placement, Repeat, Storage
@@ -122,7 +121,7 @@ def _blocks(parts: Partition, call: KernelCall) -> _Step:
     (node,), args = call.task.nodes, dict(call.args)
     attrs, given = dict(node.attrs), [parts.graph.types[args[i]] for i in node.inputs]
     values, constants = _operands(parts, call, blocks.operand_names(len(given), attrs))
-    types, axis = blocks.block_types(given, attrs), integer(attrs, "axis")
+    types, axis = blocks.block_types(given, attrs), blocks.block_axis(attrs)
     moves = {
         f"m{n}": _Moves(axis=axis, start=start, step=step)
         for n, (start, step) in enumerate(
@@ -146,7 +145,7 @@ def _blocks(parts: Partition, call: KernelCall) -> _Step:
 
 _STEPS: Mapping[str, Callable[[Partition, KernelCall], _Step]] = {
     recur.Recur.name: _sequence,
-    blocks.Blocks.name: _blocks,
+    blocks.OverBlocks.name: _blocks,
 }
 
 
