@@ -6,18 +6,26 @@ In: extents, or data for an array. Out: the same by numpy's rules, with sizes as
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.sizes import any_size, is_size, symbols_of, value_at
+from autotune.types import Attr
 
 
 def whole(amount: Any) -> int:
     """A number as an `int`; a Size as it is."""
     return cast(int, amount) if is_size(amount) else int(amount)
+
+
+def attr_with(value: Any, amount: Callable[[int], int]) -> Attr:
+    """An attribute with `amount` of each size in it."""
+    if isinstance(value, tuple):
+        return tuple(attr_with(v, amount) for v in value)
+    return amount(value) if is_size(value) else value
 
 
 def as_array(data: Any, dtype: str | None = None) -> npt.NDArray[Any]:

@@ -77,10 +77,10 @@ def _summary(path: str, model: CompiledModel | SizedModel) -> str:
     from autotune.runtime.model import CompiledModel
 
     size = f"{path}: {Path(path).stat().st_size / 1e6:.1f} MB"
+    accuracy = f"{accuracy_table(model.quantization)}\n" if model.quantization else ""
     if not isinstance(model, CompiledModel):
         count = len(model.image.table.kernels)
-        return f"{size}, {count} kernels for all sizes of {', '.join(model.symbols)}"
+        return f"{accuracy}{size}, {count} kernels for all sizes of {', '.join(model.symbols)}"
     sources = Counter(kernel.source for kernel in model.image.kernels)
     chosen = ", ".join(f"{n} {source}" for source, n in sorted(sources.items()))
-    accuracy = f"{accuracy_table(model.quantization)}\n" if model.quantization else ""
     return f"{accuracy}{size}, {len(model.image.kernels)} kernels ({chosen})"

@@ -131,22 +131,22 @@ def compile_opened(
 ) -> CompiledModel | SizedModel:
     """A model that is imported, compiled as the request for it says; see `compile_request`."""
     target = request.wanted_target()
-    profile = profile_for(request, target)
+    profile, preparation = profile_for(request, target), Preparation.of(request)
+    if not isinstance(opened, Graph) and target.precision == "int8":  # of the one program alone
+        of_sizes = target.with_precision("float32")
+        preparation = dataclasses.replace(preparation, calibration=None)
+    else:
+        of_sizes = target
 
     def compiled(graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel:
         with open_log(request.log) as store:
             return compile_graph(
-                graph, target, store, Preparation.of(request),
-                profile=profile, reuse=reuse, small=small,
-            )  # fmt: skip
+                graph, of_sizes, store, preparation, profile=profile, reuse=reuse, small=small
+            )
 
     if not isinstance(opened, Graph):
-        return sized_model(
-            opened,
-            request,
-            compiled,
-            open_program(target, profile, request.log),
-        )
+        program = open_program(target, profile, request.log, request.calibration)
+        return sized_model(opened, request, compiled, program)
     size_ranges(request.ranges, ())
     return compiled(opened, reuse)
 
@@ -155,14 +155,16 @@ def open_program(
     target: Target,
     profile: DeviceProfile | None,
     log: str | os.PathLike[str] | LogStore | None = None,
+    calibration: Samples | None = None,
 ) -> OpenProgram:
     """What compiles models for all sizes at once."""
 
     def program(model: OpenModel, ranges: Mapping[str, SizeRange]) -> AnySizeProgram:
         with open_log(log) as store:
             return compile_open(
-                model, ranges, target=target, profile=profile, versions=_versions(), log=store
-            )
+                model, ranges, target=target, profile=profile, versions=_versions(), log=store,
+                calibration=calibration,
+            )  # fmt: skip
 
     return program
 

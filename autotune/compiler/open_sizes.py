@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from autotune.compiler.bytes_that_pay import bytes_that_pay
 from autotune.compiler.open_building import built_kernels
 from autotune.compiler.open_emission import Emission
 from autotune.compiler.open_kernels import NoOpenKernelError
 from autotune.compiler.open_lines import BuiltKernel
 from autotune.compiler.open_link import PlannedPartition, open_link
+from autotune.compiler.open_samples import open_samples, sizes_of
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import drawn_values, weight_bytes
+from autotune.compiler.this_machine import runs_here
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT, described
 from autotune.frontend.open_sizes import OpenModel
+from autotune.graph.at_sizes import graph_at
+from autotune.graph.feeds import Feeds, Samples
+from autotune.graph.int8.quantize import Quantized
+from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.passes.open_row_strips import OpenRowStrips
 from autotune.machine import Machine
@@ -55,37 +62,46 @@ def compile_open(
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
     log: LogStore | None = None,
+    calibration: Samples | None = None,
 ) -> AnySizeProgram:
     """One program for all sizes in these ranges, its schedules from the log where it knows some.
-    Raises what its stages do where they need to know a size."""
+    `calibration`: samples for int8, of any sizes. Raises what its stages do where they need to
+    know a size."""
     if target.kind != "cpu" and not target.is_source:
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
-    image, notes = open_image(
-        model, ranges, target=target, versions=versions, profile=profile, log=log
-    )
-    return AnySizeProgram(image, notes=notes)
+    opened = OpenParts.of(model, ranges, target, profile, log=log, calibration=calibration)
+    image, notes = open_image(opened, versions=versions, log=log)
+    program = AnySizeProgram(image, notes=notes)
+    if opened.quantized is not None:
+        program.quantization = opened.quantized.judged(_runner(program, opened))
+    return program
+
+
+def _runner(program: AnySizeProgram, opened: OpenParts) -> Callable[[Feeds], Feeds]:
+    """Runs samples, by numpy where the program is for another machine."""
+    inputs, ranges = dict(opened.types.inputs), dict(opened.types.ranges)
+
+    def run(feeds: Feeds) -> Feeds:
+        sizes = sizes_of(inputs, ranges, feeds)
+        if runs_here(program.image.target):
+            return program.at(sizes).run(feeds)
+        counts = {unit.name: unit.count(sizes[unit.name]) for unit in opened.units}
+        return run_graph(graph_at(opened.graph, counts), feeds, "float32")
+
+    return run
 
 
 def open_image(
-    model: OpenModel,
-    ranges: Mapping[str, SizeRange],
+    opened: OpenParts,
     *,
-    target: Target,
     versions: tuple[tuple[str, str], ...],
-    profile: DeviceProfile | None = None,
     log: LogStore | None = None,
     strips: OpenRowStrips | None = None,
 ) -> tuple[OpenImage, tuple[str, ...]]:
     """The program of `compile_open` as data, not loaded, and what there is to say about it.
     `strips`: how layers are put in strips of rows."""
-    start = time.perf_counter()
-    opened = OpenParts.of(model, ranges, target, profile)
+    start, target = time.perf_counter(), opened.machine.target
     parts, there, units = opened.parts, opened.sizes, opened.units
-    types = OpenTypes(
-        inputs=tuple(model.inputs.items()),
-        outputs=tuple(model.outputs.items()),
-        ranges=tuple(ranges.items()),
-    )
     planned = [PlannedPartition(parts=parts, blocks=stacked(parts, there))]
     choice: PlanChoice | None = None
     on_host = target.kind == "cpu" and not target.is_wasm  # others export the first plan alone
@@ -99,10 +115,12 @@ def open_image(
     if striped is not None:
         several, choice = striped
         planned += [PlannedPartition(parts=cut, blocks=stacked(cut, there)) for cut in several]
-    image = open_link(planned, kernels, types, units, choice, target=target, versions=versions)
+    image = open_link(
+        planned, kernels, opened.types, units, choice, target=target, versions=versions
+    )
     _LOGGER.info(
         "%s compiled for all sizes in %.1f s: %s calls, %d kernels",
-        model.name, time.perf_counter() - start,
+        opened.graph.name, time.perf_counter() - start,
         " or ".join(str(len(each.parts.calls)) for each in planned),
         sum(map(len, kernels.values())),
     )  # fmt: skip
@@ -193,9 +211,12 @@ class OpenParts:
     """Counts of the units, which only a run knows."""
     sizes: Mapping[str, int]
     """Representative counts of the units."""
+    types: OpenTypes
     machine: Machine
     far: Machine
     """The same for tasks whose weights come from where the model's all lie."""
+    quantized: Quantized | None = None
+    """Where int8 was asked for."""
 
     @staticmethod
     def of(
@@ -203,10 +224,21 @@ class OpenParts:
         ranges: Mapping[str, SizeRange],
         target: Target,
         profile: DeviceProfile | None,
+        *,
+        log: LogStore | None = None,
+        calibration: Samples | None = None,
     ) -> OpenParts:
+        """`log`: its times choose what int8 leaves in float32; `calibration`: samples for int8."""
         units, sizes = units_of(ranges)
         loaded = model.open_graph(sizes)
-        graph = prepare(loaded, target.precision, short=target.short_tensors).graph
+        on_bytes = target.precision == "int8"
+        ready = prepare(
+            loaded, target.precision,
+            open_samples(model.inputs, ranges, units, calibration) if on_bytes else None,
+            short=target.short_tensors,
+            pays=bytes_that_pay(target, profile, log) if on_bytes else None,
+        )  # fmt: skip
+        graph = ready.graph
         parts = _cut(graph, target)
         machine = Machine.of(target, profile)
         weights = sum(array.nbytes for array in parts.graph.constants.values())
@@ -217,6 +249,12 @@ class OpenParts:
             units=units,
             symbols=tuple(symbol(s.name, s.low, s.high) for s in counted),
             sizes={unit.name: unit.count(ranges[unit.name].middle) for unit in units},
+            types=OpenTypes(
+                inputs=tuple(model.inputs.items()),
+                outputs=tuple(model.outputs.items()),
+                ranges=tuple(ranges.items()),
+            ),
+            quantized=ready.quantized,
             machine=machine,
             far=machine.among(float(max(1, weights))),
         )
@@ -230,10 +268,11 @@ class OpenParts:
 
 
 def _cut(graph: Graph, target: Target) -> Partition:
-    """The graph as calls, those of a sequence's steps among them."""
+    """The graph as calls, those of a sequence's steps among them, which int8 leaves in float32."""
+    precision = "float32" if target.precision == "int8" else target.precision
 
     def prepared(step: Graph) -> Graph:
-        return prepare(step, target.precision, short=target.short_tensors).graph
+        return prepare(step, precision, short=target.short_tensors).graph
 
     return with_steps(partition(graph), prepared)
 

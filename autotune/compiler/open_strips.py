@@ -36,6 +36,9 @@ STRIPS = 12
 """Kernels of a task, for strips of different lengths."""
 STRIPS_OF_ONE = 20
 """The same where a single dimension is open."""
+UNSURE = 1.1
+"""What a kernel that was not measured has to be better by than one that was: of several that are
+predicted the least is likely to be one that is predicted too low."""
 STRIPS_OF_SOURCE = 3
 """The same in C, whose kernels are long texts that a compiler of the user's reads."""
 LEAST_PLACE_S = 5e-8
@@ -76,7 +79,7 @@ def _on_one_scale(kernels: list[TriedKernel]) -> tuple[TriedKernel, ...]:
     """Measured seconds where there are records, and elsewhere predictions that are off by as much
     as those of the measured ones: the least of them decides what a call runs."""
     ratios = [k.measured_s / k.seconds for k in kernels if k.measured_s and k.seconds]
-    off = statistics.median(ratios) if ratios else 1.0
+    off = statistics.median(ratios) * UNSURE if ratios else 1.0
 
     def scaled(kernel: TriedKernel) -> TriedKernel:
         seconds = kernel.measured_s or kernel.seconds * off

@@ -6,11 +6,12 @@ the model itself says how.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import ConfigError
-from autotune.graph.feeds import Samples, sample_feeds
+from autotune.graph.feeds import Feeds, Samples, sample_feeds
 from autotune.graph.int8.qdq import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Pays, Quantized, quantize
 from autotune.graph.ir import Graph
@@ -39,6 +40,14 @@ class Prepared:
     """Tasks whose times would choose between the rewrites that are predicted to gain."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSamples:
+    """Samples of a model of open sizes, and a graph of it at the sizes of one."""
+
+    feeds: Sequence[Feeds]
+    at: Callable[[Graph, Feeds], Graph]
+
+
 def check_samples(graph: Graph, precision: str, calibration: Samples | None) -> None:
     """Raises ConfigError where there are samples and nothing to calibrate by them, FeedError of
     samples that are no inputs of the graph."""
@@ -54,17 +63,18 @@ def check_samples(graph: Graph, precision: str, calibration: Samples | None) -> 
 def prepare(
     graph: Graph,
     precision: str,
-    calibration: Samples | None = None,
+    calibration: Samples | OpenSamples | None = None,
     *,
     short: str = "",
     rewrite: Callable[[Graph], Found] | None = None,
     pays: Pays | None = None,
 ) -> Prepared:
-    """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones. `short`:
-    what tensors between kernels are rounded to; `rewrite`: finds a graph of floats that takes
-    less time; `pays`: which products int8 leaves in float32. Raises ConfigError, and FeedError of
-    samples."""
-    check_samples(graph, precision, calibration)
+    """`calibration`: samples for int8, as `sample_feeds` takes them, or of open sizes; None:
+    random ones. `short`: what tensors between kernels are rounded to; `rewrite`: finds a graph of
+    floats that takes less time; `pays`: which products int8 leaves in float32. Raises ConfigError,
+    and FeedError of samples."""
+    if not isinstance(calibration, OpenSamples):
+        check_samples(graph, precision, calibration)
     # Strips keep results in the cache; as bytes these are small. Bytes are products by weights.
     whole = tuple(p for p in ARRANGE if not isinstance(p, RowStrips | PointwiseProducts))
     on_bytes = precision == "int8" or has_own_steps(graph)
@@ -76,9 +86,13 @@ def prepare(
     if precision != "int8":
         ready = ShortTensors(dtype=short).run(ready) if short else ready
         return Prepared(graph=ready, derivation=found.steps, decisive=found.decisive)
-    count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
-    samples = sample_feeds(dict(graph.inputs), calibration, count)
-    quantized = quantize(ready, samples, pays=pays)
+    if isinstance(calibration, OpenSamples):
+        at = functools.partial(calibration.at, ready)
+        quantized = quantize(ready, calibration.feeds, pays=pays, at=at)
+    else:
+        count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
+        samples = sample_feeds(dict(graph.inputs), calibration, count)
+        quantized = quantize(ready, samples, pays=pays)
     if quantized.slower and not quantized.plan.contractions:
         floats = prepare(graph, "float32", rewrite=rewrite)
         decisive = (*quantized.decisive, *floats.decisive)

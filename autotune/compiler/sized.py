@@ -16,6 +16,7 @@ from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
 from autotune.compiler.growing import GrowingModels
 from autotune.compiler.open_ranges import covered, ranges_of
+from autotune.compiler.open_samples import check_open_samples
 from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError, FeedError, ModelError
 from autotune.frontend.open_sizes import OpenModel
@@ -124,15 +125,21 @@ def sized_model(
     open_program: OpenProgram,
 ) -> SizedModel:
     """The model for any sizes in the request's ranges, or else its own: one program for as many of
-    them as it can be for, if every task has a kernel for those. Raises ConfigError for ranges of
-    symbols that it does not have, and for int8, whose samples have fixed sizes."""
+    them as it can be for, if every task has a kernel for those. `compile_graph` is for sizes by
+    themselves, in float32 where the program is in int8. Raises ConfigError for ranges of symbols
+    that it does not have, and for int8 without one program, and FeedError of samples for it."""
     ranges = ranges_of(model, request.ranges)
-    if request.wanted_target().precision == "int8":
-        raise ConfigError(
-            f"int8 takes samples of fixed sizes, and {', '.join(model.symbols)} are open; fix "
-            "them with --shape"
-        )
+    on_bytes = request.wanted_target().precision == "int8"
+    if on_bytes:
+        check_open_samples(model.inputs, ranges, request.calibration)
+    elif request.calibration is not None:
+        raise ConfigError("samples for calibration are for precision int8; leave them out")
     program, why = _one_program(model, ranges, open_program)
+    if on_bytes and program is None:
+        raise ConfigError(
+            f"int8 of open sizes takes one program for all of them, and {model.name} has none "
+            f"({why}); fix {', '.join(model.symbols)} with --shape"
+        )
     specializer = Specializer(model, compile_graph)
 
     def grows(state: Mapping[str, str]) -> GrowingModels:
@@ -150,6 +157,8 @@ def sized_model(
         why=why,
     )
     made.grows = grows
+    if program is not None and on_bytes and dict(program.image.types.ranges) != ranges:
+        made.notes += ("what is compiled for sizes by themselves is in float32",)
     for note in made.notes:
         _LOGGER.info(note)
     return made

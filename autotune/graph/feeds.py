@@ -18,11 +18,13 @@ from autotune import arguments
 from autotune.errors import FeedError
 from autotune.graph.memory_limit import check_tensors
 from autotune.memory import physical_bytes
+from autotune.size_ranges import SizedType
 from autotune.types import Array, TensorType, held_as, is_real
 
 Feeds = Mapping[str, Array]
 Samples = str | os.PathLike[str] | Feeds | Sequence[Feeds]
 Types = Mapping[str, TensorType]
+OpenKind = TensorType | SizedType
 NUMBERS = (list, tuple, int, float, complex, np.generic)
 """What has numbers but no type of elements that somebody chose."""
 
@@ -97,6 +99,11 @@ def sample_feeds(inputs: Types, source: Samples | None, count: int, seed: int = 
     or along the batch. Raises FeedError where names, shapes or types do not fit."""
     if source is None:
         return [random_feeds(inputs, seed + number) for number in range(count)]
+    return given_feeds(inputs, source, count)
+
+
+def given_feeds(inputs: Mapping[str, OpenKind], source: Samples, count: int) -> list[Feeds]:
+    """See `sample_feeds`; open sizes may differ from sample to sample, and are not looked at."""
     found: list[Feeds] = []
     for what, arrays in _sources(source):
         found += _split(inputs, arrays, what)
@@ -140,7 +147,7 @@ def _read(file: Path) -> Feeds:
         raise FeedError(f"{file} is no .npz file of numbers; write it with numpy.savez") from None
 
 
-def _split(inputs: Types, arrays: Feeds, what: str) -> list[Feeds]:
+def _split(inputs: Mapping[str, OpenKind], arrays: Feeds, what: str) -> list[Feeds]:
     """The samples of one file."""
     arguments.by_name(what, arrays, "a dict of arrays by input name", FeedError)
     if set(arrays) != set(inputs):
@@ -152,22 +159,30 @@ def _split(inputs: Types, arrays: Feeds, what: str) -> list[Feeds]:
     return [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
 
 
-def _parts(name: str, kind: TensorType, array: Array, what: str) -> list[Array]:
+def _parts(name: str, kind: OpenKind, array: Array, what: str) -> list[Array]:
     array = as_array(array, kind.dtype, f"{what}: {name}")
     floats = is_real(kind.dtype) and array.dtype.kind == "f"
     if not floats and array.dtype.name != kind.dtype:
         raise FeedError(f"{what}: {name} must be {kind}, got elements of {array.dtype.name}")
     array = array.astype(held_as(kind.dtype), copy=False)
     shape = tuple(array.shape)
-    if shape == kind.shape:
+    if _fits(shape, kind):
         return [array]
     batch = kind.shape[0] if kind.shape else 0
-    if shape[1:] == kind.shape:
+    if shape and _fits(shape[1:], kind):
         return list(array)
-    if batch and shape[1:] == kind.shape[1:] and shape[0] % batch == 0:
+    if isinstance(batch, int) and batch and shape[1:] == kind.shape[1:] and shape[0] % batch == 0:
         return list(array.reshape(-1, *kind.shape))
     raise FeedError(f"{what}: {name} must be {kind}, or several of them, got shape {list(shape)}")
 
 
-def _names(inputs: Types) -> str:
+def _fits(shape: tuple[int, ...], kind: OpenKind) -> bool:
+    """Whether a shape is a type's, whose open sizes may be any."""
+    return len(shape) == len(kind.shape) and all(
+        isinstance(dim, str) or dim == extent
+        for dim, extent in zip(kind.shape, shape, strict=True)
+    )
+
+
+def _names(inputs: Mapping[str, OpenKind]) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in inputs.items())

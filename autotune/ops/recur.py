@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune.errors import ModelError
-from autotune.ops.body import body_of, body_result, body_types
 from autotune.ops._common import Inputs, Output, integer, require
 from autotune.ops.base import OPS, OpKind
+from autotune.ops.body import body_of, body_result, body_types
 from autotune.program.ir import Compute
 from autotune.types import Array, Attrs, TensorType
 

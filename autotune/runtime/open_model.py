@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 
 from autotune.codegen.base import Library
+from autotune.graph.int8.accuracy import Quantization
 from autotune.graph.memory_limit import check_bytes
 from autotune.memory import Bytes, physical_bytes, zeroed_block
 from autotune.runtime.host import check_host
@@ -120,6 +121,8 @@ class AnySizeProgram:
         """`library`: the image's objects where they are loaded already; otherwise the first run
         loads them. `notes`: what the compiler has to say about it."""
         self.image, self.notes = image, notes
+        self.quantization: Quantization | None = None
+        """How accurate it is, of one compiled for int8; the compiler sets it."""
         self._library, self._room = library, physical_bytes()
         self._code: OpenCode | None = None
         self._arenas = Arenas(0)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from autotune import arguments
 from autotune.errors import ArtifactError, ClosedError, ConfigError
 from autotune.graph.feeds import as_array
+from autotune.graph.int8.accuracy import Quantization
 from autotune.runtime.closing import Closing
 from autotune.runtime.image_file import image_bytes, read_any_image, save
 from autotune.runtime.model import CompiledModel, ModelTimes
@@ -212,6 +213,11 @@ class SizedModel(Closing):
         )
 
     @property
+    def quantization(self) -> Quantization | None:
+        """How far the one program's outputs are from float32, where it was compiled for int8."""
+        return self._program.quantization if self._program is not None else None
+
+    @property
     def serves_all(self) -> bool:
         """Whether there is one program for all sizes."""
         return self._program is not None
@@ -272,6 +278,8 @@ class SizedModel(Closing):
         program = self._program and AnySizeProgram(self.image)
         if self._closed:
             raise self._refusal()
+        if program is not None:
+            program.quantization = self.quantization
         other = SizedModel(
             self._name,
             inputs=self.inputs,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from autotune.errors import ScheduleError, UndecidedError
+from autotune.shapes import attr_with
 from autotune.sizes import (
     Factor,
     Quotient,
@@ -19,7 +20,7 @@ from autotune.sizes import (
     symbols_of,
     value_at,
 )
-from autotune.types import Attr, Layout, Task, TaskValue
+from autotune.types import Layout, Task, TaskValue
 
 LOWS = tuple(1 << n for n in range(12))
 """Least sizes that are tried."""
@@ -52,18 +53,13 @@ def task_with(
     """The task with `amount` of each extent and attribute, its tensors laid out by `layout`, which
     gets them with their old shapes."""
 
-    def attr(value: Any) -> Attr:
-        if isinstance(value, tuple):
-            return tuple(attr(v) for v in value)
-        return amount(value) if is_size(value) else value
-
     def made(value: TaskValue) -> TaskValue:
         shape = tuple(amount(e) for e in value.type.shape)
         kind = dataclasses.replace(value.type, shape=shape)
         return dataclasses.replace(value, type=kind, layout=layout(value))
 
     nodes = (
-        dataclasses.replace(node, attrs=tuple((name, attr(v)) for name, v in node.attrs))
+        dataclasses.replace(node, attrs=tuple((n, attr_with(v, amount)) for n, v in node.attrs))
         for node in task.nodes
     )
     return dataclasses.replace(task, nodes=tuple(nodes), values=tuple(map(made, task.values)))

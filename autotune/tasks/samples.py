@@ -7,6 +7,7 @@ a sample, too, where everything else that the task reads comes out in whole elem
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import cast
@@ -18,6 +19,8 @@ from autotune.types import Layout, Task, TaskValue
 
 _LONGEST_SEARCH = 1 << 16
 """Values of a symbol tried where an extent is no multiple of it."""
+_MOST_DOUBLED = 16
+"""Times that sizes are doubled for a sample to have room."""
 _OTHERS = (1, *(1 << n for n in range(1, 11)))
 """Values of the other symbols of an extent: the least that makes their part of it no zero, as an
 image's rows that are divided by a stride."""
@@ -46,14 +49,32 @@ def task_of_values(task: Task, values: Mapping[str, Fraction], sizes: Mapping[st
 
 
 def _task_at(task: Task, amount: Callable[[int], int], sizes: Mapping[str, int]) -> Task:
-    """The task with `amount` of each extent."""
+    """The task with `amount` of each extent, where memory lies as at `sizes`, or at larger ones
+    that have room for it."""
+    made = _task_in(task, amount, sizes)
+    for _ in range(_MOST_DOUBLED):
+        if not any(map(_overlaps, made.values)):
+            return made
+        sizes = {name: 2 * size + 1 for name, size in sizes.items()}
+        made = _task_in(task, amount, sizes)
+    raise ScheduleError("there is no sample: its elements would lie in one place")
 
+
+def _task_in(task: Task, amount: Callable[[int], int], sizes: Mapping[str, int]) -> Task:
     def layout(value: TaskValue) -> Layout:
         if value.role in ("input", "output"):
             return layout_at(value.layout, sizes)
         return Layout.dense(tuple(map(amount, value.type.shape)))
 
     return task_with(task, amount, layout)
+
+
+def _overlaps(value: TaskValue) -> bool:
+    """Whether elements lie where others do: rows that are longer than from one to the next."""
+    pairs = zip(value.layout.strides, value.type.shape, strict=True)
+    axes = sorted((stride, extent) for stride, extent in pairs if stride and extent > 1)
+    spans = itertools.accumulate((e - 1) * s for s, e in axes)
+    return any(stride <= span for (stride, _), span in zip(axes[1:], spans, strict=False))
 
 
 def _of_extent(amount: int, lengths: Mapping[int, int]) -> int:

@@ -1,5 +1,5 @@
-"""Results of a graph that lie in the same memory. In: a graph's results. Out: the tensors that
-they are views of, and the nodes that make the views.
+"""Results of a graph that lie in the same memory, or have elements that do. In: a graph's results.
+Out: the tensors that they are views of, and the nodes that make the views.
 
 Who writes to one of them sees it in the others, as in eager: so what they have in common is a
 result of ours, and PyTorch makes its views.
@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 from autotune.torch.split import GraphPiece
@@ -19,10 +20,12 @@ from autotune.torch.split import GraphPiece
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultViews:
-    """Results that share memory with others."""
+    """Results that share memory with others, or among their own elements."""
 
     piece: GraphPiece
     """Makes them of what they are views of, its inputs."""
+    several: bool
+    """Whether some share memory with others."""
 
     def asked(self, results: Collection[fx.Node]) -> set[fx.Node]:
         """What is computed for these results before views are made."""
@@ -39,15 +42,15 @@ class ResultViews:
 
 
 def result_views(results: Sequence[Any]) -> ResultViews | None:
-    """The views among a graph's results of what others of them are views of too; None where there
-    are none. Views of the graph's inputs are not looked at."""
+    """The views among a graph's results of what others of them are views of too, and those that
+    repeat elements; None where there are none. Views of the graph's inputs are not looked at."""
     by_source: dict[fx.Node, list[fx.Node]] = {}
     for result in dict.fromkeys(r for r in results if isinstance(r, fx.Node)):
         by_source.setdefault(_source(result), []).append(result)
     shared = {
         source: [v for v in views if v is not source]
         for source, views in by_source.items()
-        if len(views) > 1 and source.op == "call_function"
+        if source.op == "call_function" and (len(views) > 1 or _repeats(views[0]))
     }
     if not shared:
         return None
@@ -57,7 +60,18 @@ def result_views(results: Sequence[Any]) -> ResultViews | None:
         native=False, nodes=tuple(nodes), inputs=tuple(shared),
         outputs=tuple(v for views in shared.values() for v in views),
     )  # fmt: skip
-    return ResultViews(piece=piece)
+    return ResultViews(piece=piece, several=any(len(by_source[s]) > 1 for s in shared))
+
+
+def _repeats(result: fx.Node) -> bool:
+    """Whether a result has the same memory for several elements."""
+    made = result.meta.get("val")
+    if not isinstance(made, torch.Tensor):
+        return False
+    pairs = zip(made.shape, made.stride(), strict=True)
+    return any(
+        isinstance(s, int) and s == 0 and (not isinstance(e, int) or e > 1) for e, s in pairs
+    )
 
 
 def _chain(view: fx.Node) -> list[fx.Node]:

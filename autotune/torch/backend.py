@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from autotune.defects import NO_DEFECT, raised
 from autotune.frontend.torch.decompositions import decompositions
+from autotune.torch.forms import without_data
 from autotune.torch.gradients import Differentiable, differentiates, with_gradients
 from autotune.torch.graph import CompiledGraph
 from autotune.torch.indices import listed_indices
@@ -43,8 +44,11 @@ def backend(
 ) -> Compiled:
     """The backend of `torch.compile` named `autotune`. Raises InputError for wrong options."""
     wanted = CompileOptions.of(options)
+    weights = _weights_among(inputs)
+    if without_data(weights):
+        return module.forward
     try:
-        parts = parts_of(_weights_among(inputs), wanted.compile)
+        parts = parts_of(weights, wanted.compile)
         compile_ = functools.partial(wanted.compiled, parts=parts)
         return compiled_by(compile_, module, inputs, wanted.min_gain)
     except (*NO_DEFECT, TorchDynamoException):

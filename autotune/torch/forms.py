@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 Form = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 """A tensor's type, shape and strides."""
@@ -18,6 +19,7 @@ def have_forms(tensors: Sequence[Any], forms: Sequence[Form]) -> bool:
     for tensor, (dtype, shape, strides) in zip(tensors, forms, strict=True):
         if (
             not isinstance(tensor, torch.Tensor)
+            or isinstance(tensor, FakeTensor)
             or tensor.layout is not torch.strided
             or tensor.dtype is not dtype
             or tensor.shape != shape
@@ -52,6 +54,11 @@ def _has_memory(value: Any) -> bool:
         and value.layout is torch.strided
         and value.device.type == "cpu"
     )
+
+
+def without_data(values: Sequence[Any]) -> bool:
+    """Whether some are tensors of no memory, of which PyTorch asks for forms alone."""
+    return any(isinstance(value, FakeTensor) for value in values)
 
 
 def never(*_: Any) -> bool:

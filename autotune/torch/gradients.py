@@ -38,6 +38,33 @@ class Differentiable:
         return [m for i, m in pairs if i in self._apart or not _takes_gradient(m)]
 
 
+def _backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+    ctx.owner.trained = True
+    saved = iter(ctx.saved_tensors)
+    inputs = [next(saved) if number is None else number for number in ctx.numbers]
+    wanted = ctx.needs_input_grad[1:]
+    # Gradients of these gradients follow from the inputs' own (`create_graph=True`).
+    further = torch.is_grad_enabled()
+    enabled, precision = ctx.autocast
+    with torch.enable_grad(), torch.autocast("cpu", precision, enabled=enabled):
+        again = [
+            _apart(i, need, further) if isinstance(i, torch.Tensor) else i
+            for i, need in zip(inputs, wanted, strict=True)
+        ]
+        made = ctx.owner.original(*again)
+    pairs = [
+        (m, g)
+        for m, g in zip(made, gradients, strict=True)
+        if isinstance(m, torch.Tensor) and m.requires_grad and g is not None
+    ]
+    sources = [a for a, need in zip(again, wanted, strict=True) if need]
+    ends, given = [m for m, _ in pairs], [g for _, g in pairs]
+    found = iter(
+        torch.autograd.grad(ends, sources, given, allow_unused=True, create_graph=further)
+    )
+    return None, *(next(found) if need else None for need in wanted)
+
+
 class _Forward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, owner: Differentiable, *inputs: Any) -> tuple[Any, ...]:
@@ -50,32 +77,8 @@ class _Forward(torch.autograd.Function):
         ctx.mark_non_differentiable(*owner.constant(made))
         return made
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        ctx.owner.trained = True
-        saved = iter(ctx.saved_tensors)
-        inputs = [next(saved) if number is None else number for number in ctx.numbers]
-        wanted = ctx.needs_input_grad[1:]
-        # Gradients of these gradients follow from the inputs' own (`create_graph=True`).
-        further = torch.is_grad_enabled()
-        enabled, precision = ctx.autocast
-        with torch.enable_grad(), torch.autocast("cpu", precision, enabled=enabled):
-            again = [
-                _apart(i, need, further) if isinstance(i, torch.Tensor) else i
-                for i, need in zip(inputs, wanted, strict=True)
-            ]
-            made = ctx.owner.original(*again)
-        pairs = [
-            (m, g)
-            for m, g in zip(made, gradients, strict=True)
-            if isinstance(m, torch.Tensor) and m.requires_grad and g is not None
-        ]
-        sources = [a for a, need in zip(again, wanted, strict=True) if need]
-        ends, given = [m for m, _ in pairs], [g for _, g in pairs]
-        found = iter(
-            torch.autograd.grad(ends, sources, given, allow_unused=True, create_graph=further)
-        )
-        return None, *(next(found) if need else None for need in wanted)
+    # Where what is compiled goes backward itself, PyTorch would record it for every graph.
+    backward = staticmethod(torch.compiler.disable(_backward))  # type: ignore[no-untyped-call]
 
 
 def _apart(given: torch.Tensor, need: bool, further: bool) -> torch.Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,17 +14,20 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from autotune.defects import described, raised
 from autotune.errors import InputError
-from autotune.frontend.torch.sizes import OpenGraphSizes, call_sizes, is_open, sized_values
-from autotune.torch.admission import SizeAdmission
+from autotune.frontend.torch.sizes import (
+    OpenGraphSizes,
+    call_sizes,
+    decided_by_a_run,
+    is_open,
+    sized_values,
+)
 from autotune.torch.aliases import result_views
-from autotune.torch.native import QuickCall
+from autotune.torch.forms import without_data
 from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
 from autotune.torch.split import draws
-from autotune.torch.watch import WeightWatch
+from autotune.torch.weight_set import KEPT_SIZES, WeightSet, WeightSets
 
 _LOGGER = logging.getLogger("autotune.torch")
-KEPT_SIZES = 16
-"""Programs of one graph that are kept, those used last."""
 
 
 class CompiledGraph:
@@ -44,25 +46,21 @@ class CompiledGraph:
         self._values = {n: n.meta.get("val") for n in module.graph.nodes}
         self._by_size = False
         """Whether each set of sizes has a program of its own."""
-        self._programs: OrderedDict[Any, PieceRunner | None] = OrderedDict()
-        self._admission = SizeAdmission(KEPT_SIZES)
-        self._numbers = tuple(weights)
-        self._settled = True
-        self._quick: QuickCall = _by_the_long_way
-        """Looks at the weights and runs the program, where that is one piece on its inputs'
-        memory: all that calls of small graphs need, which take longer than their work."""
-        self._take(weights)
         with _disable_current_modes():  # weights are tensors with data
-            self._opened = self._symbols()
-            self._by_size = is_open(self._values) and self._opened is None
-            if not self._by_size:
-                self._programs[None] = self._compiled()
-                self._take_quick()
-
-    @property
-    def ours(self) -> bool:
+            self._sets = WeightSets(weights)
+            first = self._sets.find(weights)
+            assert first is not None
+            decided = decided_by_a_run(self._values)
+            self._opened = None if decided else self._symbols(first)
+            self._by_size = is_open(self._values) and self._opened is None and not decided
+            if decided:
+                _LOGGER.warning("a graph runs in PyTorch: %s is known to a run only", decided)
+                first.programs[None] = None
+            elif not self._by_size:
+                first.programs[None] = self._compiled(first)
+                first.take_quick()
+        self.ours = self._by_size or first.programs[None] is not None
         """Whether some of it is or may become a piece of ours."""
-        return self._by_size or self._programs[None] is not None
 
     @property
     def random(self) -> bool:
@@ -73,72 +71,65 @@ class CompiledGraph:
     def aliased(self) -> bool:
         """Whether some of its results lie in the same memory."""
         (results,) = self._module.graph.output_node().args
-        return isinstance(results, tuple | list) and result_views(results) is not None
+        views = result_views(results) if isinstance(results, tuple | list) else None
+        return views is not None and views.several
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         return self.call(*inputs)
 
     def call(self, *inputs: Any) -> Sequence[Any]:
         """The same, with every input as an argument."""
-        made = self._quick(inputs)
+        made = self._sets.quick(inputs)
         return self._called(inputs) if made is None else made
 
     def _called(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The long way: weights may have changed, there may be no program yet."""
-        if self._watch.changed(inputs):
-            self._programs.clear()
-            self._quick = _by_the_long_way
-            self._take({i: inputs[i] for i in self._numbers})
-            self._settled = False  # who changes weights may go on doing so
+        held = self._sets.find(inputs)
+        if held is None:
+            self._sets.meet(inputs)
+            return self._eager(inputs)
+        if held.watch.changed(inputs):
+            held.take(self._sets.among(inputs))
+            held.settled = False  # who changes weights may go on doing so
             return self._eager(inputs)
         key = call_sizes(inputs) if self._by_size else None
-        if key not in self._programs:
-            if not self._settled:
-                self._settled = True
+        if key not in held.programs:
+            if not held.settled:
+                held.settled = True
                 return self._eager(inputs)
-            if not self._admission.admits(key, len(self._programs)):
+            if not held.admission.admits(key, len(held.programs)):
                 return self._eager(inputs)
-            self._programs[key] = self._compiled(inputs)
-            self._take_quick()
-            if len(self._programs) > KEPT_SIZES:
-                self._programs.popitem(last=False)
+            held.programs[key] = self._compiled(held, inputs)
+            held.take_quick()
+            if len(held.programs) > KEPT_SIZES:
+                held.programs.popitem(last=False)
         elif self._by_size:
-            self._programs.move_to_end(key)
-        program = self._programs[key]
-        return self._eager(inputs) if program is None else self._ran(program, key, inputs)
-
-    def _ran(self, program: PieceRunner, key: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        """What the program gives; where it raises, PyTorch runs the graph, which writes to none of
-        its inputs, and raises itself where the inputs are wrong."""
+            held.programs.move_to_end(key)
+        program = held.programs[key]
+        if program is None:
+            return self._eager(inputs)
         try:
             return program(inputs)
         except MemoryError:
             raise
         except Exception as error:  # a defect ends no program: PyTorch has the graph
+            # It writes to none of its inputs, and raises itself where they are wrong.
             made = self._eager(inputs)
-            raised("a graph", error, "PyTorch runs it")
-            self._programs[key] = None
+            if not without_data(inputs):
+                raised("a graph", error, "PyTorch runs it")
+                held.programs[key] = None
             return made
-
-    def _take_quick(self) -> None:
-        program = self._programs.get(None)
-        if program is not None and program.direct is not None:
-            self._quick = program.direct.watching(self._watch)
-
-    def _take(self, weights: Mapping[int, torch.Tensor]) -> None:
-        self._weights = dict(weights)
-        self._watch = WeightWatch(weights)
 
     def _eager(self, inputs: Sequence[Any]) -> Sequence[Any]:
         made: Sequence[Any] = self._module(*inputs)
         return made
 
-    def _symbols(self) -> OpenGraphSizes | None:
+    def _symbols(self, first: WeightSet) -> OpenGraphSizes | None:
         """The graph's symbols, where one program serves all of their sizes; None where sizes are
         known, or some operator must know one."""
         if not is_open(self._values):
             return None
-        held = known_weights(self._module, self._weights)
+        held = known_weights(self._module, first.weights)
         try:
             opened = OpenGraphSizes(self._module, self._values)
             with opened.undecided():
@@ -155,10 +146,10 @@ class CompiledGraph:
         _LOGGER.info("each set of sizes is compiled when it is first met: %s", why)
         return None
 
-    def _compiled(self, inputs: Sequence[Any] = ()) -> PieceRunner | None:
-        """A runner of the graph, of these inputs' sizes where each set of them has a program;
-        None where PyTorch runs everything."""
-        held = known_weights(self._module, self._weights)
+    def _compiled(self, of: WeightSet, inputs: Sequence[Any] = ()) -> PieceRunner | None:
+        """A runner of the graph with weights, of these inputs' sizes where each set of them has a
+        program; None where PyTorch runs everything."""
+        held = known_weights(self._module, of.weights)
         opened = None if self._by_size else self._opened
         try:
             values = sized_values(self._module, inputs) if self._by_size else self._values
@@ -175,10 +166,6 @@ class CompiledGraph:
         except Exception as error:  # a defect ends no program: PyTorch has the graph
             raised("a graph", error, "PyTorch runs it")
         return None
-
-
-def _by_the_long_way(_: Sequence[Any]) -> None:
-    """Where there is no quick way."""
 
 
 def known_weights(

@@ -31,8 +31,11 @@ CompileGraph = Callable[[Graph | OpenPiece], Model]
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 _NUMBERS = (bool, int, float, *SYMBOLIC)
 _KNOWN_CHECKS = (torch.ops.aten._assert_tensor_metadata.default,)
-_CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
-"""Operators that raise an error where a tensor of one element is 0."""
+_CHECKS = (
+    torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg,
+    torch.ops.aten._assert_scalar.default,
+)  # fmt: skip
+"""Operators that raise an error where a tensor of one element, or a number, is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class GraphPlan:
     results: tuple[Any, ...]
     """What the graph gives: nodes, or numbers and None as they are."""
     conditions: tuple[fx.Node, ...] = ()
-    """Nodes of one element that must not be 0, as PyTorch says in `_assert_async`."""
+    """Nodes of one element, and numbers, that must not be 0: PyTorch's `_assert_async`."""
     opened: OpenGraphSizes | None = None
     """The graph's symbols, where its sizes stay open."""
 
@@ -74,7 +77,8 @@ def plan(
         if node.op == "get_attr":
             held[node] = operator.attrgetter(node.target)(module)
     nodes = [n for n in graph.nodes if n.op in ("call_function", "call_method", "call_module")]
-    conditions = [c for n in nodes if n.target in _CHECKS for c in n.all_input_nodes]
+    checks = [c for n in nodes if n.target in _CHECKS for c in n.all_input_nodes]
+    conditions = [c for c in checks if values.get(c) is not True]
     nodes = [n for n in nodes if _is_work(n, values)]
     results: Sequence[Any] = graph.output_node().args[0]  # type: ignore[assignment]
     asked = {r for r in (*results, *conditions) if isinstance(r, fx.Node)}

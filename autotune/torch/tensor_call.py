@@ -73,7 +73,7 @@ def tensor_call(
         words += [number, id(tensor), tensor._version, tensor.data_ptr()]
     words += takes
     enter = _as_function(struct.pack(f"={len(words)}Q", *words))
-    return enter and TensorCall(enter=enter, kept=(watch, weights))
+    return enter and TensorCall(enter=enter, kept=(watch,))
 
 
 def _address_function() -> int:

@@ -35,6 +35,7 @@ from autotune.tuner.events import OnEvent
 from autotune.tuner.layouts import after_layouts, measure_layouts
 from autotune.tuner.loop import tune_partition, tune_tasks
 from autotune.tuner.open_sizes import NOT_WHOLE, opened_parts, ranges_of, samples_of, sets_of
+from autotune.tuner.open_timing import between_calls
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.request import TuneRequest
@@ -122,8 +123,12 @@ def _tuned_open(
     """A run over samples of all sizes."""
     ranges, train = ranges_of(model, request), engine.train if engine else fit_here
     with on_cores(getattr(runner, "spare_cores", ())):
-        found = samples_of(opened_parts(model, ranges, profile), sets_of(ranges, request), store)
-        options = options_of_tasks(request, found.weights, model.name, store, profile, train=train)
+        opened = opened_parts(model, ranges, profile, log=store, calibration=request.calibration)
+        found = samples_of(opened, sets_of(ranges, request), store)
+        options = options_of_tasks(
+            request, found.weights, model.name, store, profile,
+            train=train, between=between_calls(opened.parts, found.sets, profile),
+        )  # fmt: skip
         listener = _listener(store, options, request.on_event)
         report = tune_tasks(
             found.weights, found.names, runner, store, options, on_event=listener, engine=engine

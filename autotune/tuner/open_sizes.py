@@ -24,14 +24,17 @@ from autotune.compiler.open_kernels import (
     calls_at,
     whole_kernels,
 )
+from autotune.compiler.open_samples import check_open_samples
 from autotune.compiler.open_sizes import OpenParts
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError
 from autotune.frontend.open_sizes import OpenModel
+from autotune.graph.feeds import Samples
 from autotune.machine.profile import DeviceProfile
 from autotune.parse_int import LARGEST
 from autotune.size_ranges import SizeRange, size_ranges, size_sets
+from autotune.tuner.open_timing import Pieces
 from autotune.tuner.request import TuneRequest
 from autotune.types import Task
 
@@ -51,10 +54,13 @@ class SampleCalls:
     """Sample -> how often sizes that count call its kernel, summed over these."""
     names: Mapping[Task, str]
     """Sample -> the first call that it is of."""
+    sets: Sequence[tuple[Sizes, Pieces]] = ()
+    """Values of the symbols, and what is called there."""
 
 
 def ranges_of(model: OpenModel, request: TuneRequest) -> dict[str, SizeRange]:
-    """The range of every symbol. Raises ConfigError where one has none, and for int8."""
+    """The range of every symbol. Raises ConfigError where one has none, FeedError of samples for
+    int8 that the model does not take."""
     ranges = size_ranges({**model.limits(), **(request.ranges or {})}, model.symbols)
     missing = [name for name, allowed in ranges.items() if allowed.most >= LARGEST]
     if missing:
@@ -62,11 +68,7 @@ def ranges_of(model: OpenModel, request: TuneRequest) -> dict[str, SizeRange]:
             f"sizes of {listed(missing)} have no range, which tuning for all of them needs; give "
             f"it with --range {missing[0]}=LEAST:MOST, or fix the sizes with --shape"
         )
-    if request.wanted_target().precision == "int8":
-        raise ConfigError(
-            f"int8 takes samples of fixed sizes, and {listed(ranges)} are open; fix them with "
-            "--shape"
-        )
+    check_open_samples(model.inputs, ranges, request.calibration)
     return ranges
 
 
@@ -85,11 +87,18 @@ def _drawn(allowed: SizeRange, rng: np.random.Generator) -> int:
 
 
 def opened_parts(
-    model: OpenModel, ranges: Mapping[str, SizeRange], profile: DeviceProfile
+    model: OpenModel,
+    ranges: Mapping[str, SizeRange],
+    profile: DeviceProfile,
+    *,
+    log: LogStore | None = None,
+    calibration: Samples | None = None,
 ) -> OpenParts:
     """The model's tasks. Raises ConfigError where something in it must know a size."""
     try:
-        return OpenParts.of(model, ranges, profile.target, profile)
+        return OpenParts.of(
+            model, ranges, profile.target, profile, log=log, calibration=calibration
+        )
     except NO_DEFECT:
         raise
     except Exception as error:  # each set of sizes can be tuned for itself
@@ -107,19 +116,24 @@ def samples_of(opened: OpenParts, sets: Sequence[Sizes], log: LogStore | None) -
     first = {call.task: call.name for call in reversed(opened.parts.calls)}
     weights: dict[Task, int] = {}
     names: dict[Task, str] = {}
+    called: list[dict[Task, tuple[Task, int]]] = [{} for _ in counts]
     for task, calls in opened.parts.weights().items():
-        for sample, pieces in _called(opened, task, counts, log):
+        for at, found in zip(called, _called(opened, task, counts, log), strict=False):
+            if found is None:
+                continue
+            at[task] = sample, pieces = found
             weights[sample] = weights.get(sample, 0) + calls * pieces
             names.setdefault(sample, first[task])
     if not weights:
         raise ConfigError("no kernel of the model's one program for all sizes can be tuned")
-    return SampleCalls(weights=weights, names=names)
+    return SampleCalls(weights=weights, names=names, sets=tuple(zip(counts, called, strict=True)))
 
 
 def _called(
     opened: OpenParts, task: Task, counts: Sequence[Sizes], log: LogStore | None
-) -> list[tuple[Task, int]]:
-    """The samples of a task that sizes call, and how often, one after the other."""
+) -> list[tuple[Task, int] | None]:
+    """The sample of a task that each set of sizes calls, and how often, one after the other. Empty
+    where its kernels are of no samples."""
     machine, sizes, said = opened.machine_of(task), opened.sizes, list[str]()
     kernels: list[OpenKernel | TriedKernel] = []
     kernels += kept_kernels(sampled_kernels(task, machine, sizes, said, log))
@@ -129,9 +143,8 @@ def _called(
     if not kernels:
         return []
     costs = np.array([costs_at(kernel, counts) for kernel in kernels])
-    out = []
+    out: list[tuple[Task, int] | None] = []
     for number, values in zip(costs.argmin(axis=0), counts, strict=True):
-        kernel = kernels[number]
-        if kernel.sample is not None:
-            out.append((kernel.sample, calls_at(kernel, values)))
+        sample = kernels[number].sample
+        out.append(sample and (sample, calls_at(kernels[number], values)))
     return out

@@ -19,6 +19,16 @@ from search_spaces.rules import rule_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BetweenCalls:
+    """What runs of a model do between two calls of a task: see `Timing`, whose reuse distances are
+    by task key here."""
+
+    foreign_bytes: int = 0
+    apart_s: float = 0.0
+    reuse_distances: Mapping[str, tuple[ReuseDistance, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions:
     """Options of a run. `limits` without trials and time: until the budget sees no more gain."""
 

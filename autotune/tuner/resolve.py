@@ -21,7 +21,7 @@ from autotune.release import release
 from autotune.settings import TuneSettings, load_settings
 from autotune.tasks.flops import task_flops
 from autotune.tuner.budget import NEAR, Limits
-from autotune.tuner.options import TuneOptions
+from autotune.tuner.options import BetweenCalls, TuneOptions
 from autotune.tuner.request import TuneRequest
 from autotune.types import Task
 from cost_model.features import FEATURE_VERSION
@@ -86,9 +86,9 @@ def options_of_tasks(
     here: DeviceProfile,
     *,
     train: Train,
+    between: BetweenCalls,
 ) -> TuneOptions:
-    """The options of a run over tasks that are called again and again, one after the other, in a
-    model of that name: their values stay in the caches."""
+    """The options of a run over tasks of a model of that name, of whose runs `between` tells."""
     settings = request.settings or load_settings()
     boards = request.farm.boards if request.farm else 1
     profiles = _profiles(store, here, keep=not request.dry_run)
@@ -102,7 +102,12 @@ def options_of_tasks(
         seed=request.seed,
         dry_run=request.dry_run,
         batch=max(settings.batch, BATCH_PER_BOARD * boards),
-        timing=settings.timing,
+        timing=dataclasses.replace(
+            settings.timing,
+            foreign_bytes=EVERYTHING if request.flush else between.foreign_bytes,
+            apart_s=between.apart_s,
+        ),
+        reuse_distances=between.reuse_distances,
         model=name,
         versions=component_versions(),
     )

@@ -15,6 +15,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 from autotune.errors import UnsupportedOpError
@@ -34,6 +35,15 @@ def _symbolic(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return any(isinstance(e, torch.SymInt) for e in (*value.shape, *value.stride()))
     return isinstance(value, SYMBOLIC)
+
+
+def decided_by_a_run(values: Mapping[fx.Node, Any]) -> str:
+    """What is no number before a run, and follows from no size: how many elements there are of a
+    kind, or a number that lies in a tensor; empty where there is nothing of it."""
+    for node, value in values.items():
+        if isinstance(value, (torch.Tensor, *SYMBOLIC)) and free_unbacked_symbols(value):
+            return str(node.target)
+    return ""
 
 
 def call_sizes(inputs: Sequence[Any]) -> tuple[Any, ...]:

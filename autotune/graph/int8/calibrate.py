@@ -7,7 +7,7 @@ have no range: no bytes stand for those.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,8 +42,14 @@ class Calibration:
     outputs: tuple[Mapping[str, Array], ...]
 
 
-def calibrate(graph: Graph, samples: Sequence[Feeds], coverage: float = 0.9999) -> Calibration:
-    """`coverage`: the share of a value's elements that its range holds, 1 for all of them."""
+def calibrate(
+    graph: Graph,
+    samples: Sequence[Feeds],
+    coverage: float = 0.9999,
+    at: Callable[[Feeds], Graph] | None = None,
+) -> Calibration:
+    """`coverage`: the share of a value's elements that its range holds, 1 for all of them; `at`:
+    the graph at the sizes of a sample, where they are open."""
     ranges: dict[str, Range] = {}
     endless: set[str] = set()
 
@@ -61,7 +67,8 @@ def calibrate(graph: Graph, samples: Sequence[Feeds], coverage: float = 0.9999) 
     for feeds in samples:
         for name, _ in graph.inputs:
             observe(name, feeds[name])
-        outputs.append(run_graph(graph, feeds, "float32", observe))
+        sized = graph if at is None else at(feeds)
+        outputs.append(run_graph(sized, feeds, "float32", observe))
     return Calibration(samples=tuple(samples), ranges=ranges, outputs=tuple(outputs))
 
 

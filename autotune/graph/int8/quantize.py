@@ -77,17 +77,20 @@ def quantize(
     samples: Sequence[Feeds],
     rules: QuantizationRules | None = None,
     pays: Pays | None = None,
+    at: Callable[[Feeds], Graph] | None = None,
 ) -> Quantized:
     """The graph on bytes, with its accuracy on the samples. `graph`: after the passes; `pays`: a
-    choice by time."""
+    choice by time; `at`: the graph at the sizes of a sample, where they are open. What is chosen
+    by times and by noise is chosen at the first sample's sizes."""
     rules = rules or QuantizationRules()
-    calibration = calibrate(graph, samples, rules.coverage)
+    calibration = calibrate(graph, samples, rules.coverage, at)
     ranges = calibration.ranges
-    first, slower = plan(graph, ranges), Slower()
+    sized = graph if at is None else at(samples[0])
+    first, slower = plan(sized, ranges), Slower()
     if pays is not None and first.contractions:
-        slower = pays(graph, lambda g, kept: lower(g, plan(g, ranges, kept)), first.contractions)
-        first = plan(graph, ranges, frozenset(slower.times))
-    lost = losses(graph, samples[0], first)
+        slower = pays(sized, lambda g, kept: lower(g, plan(g, ranges, kept)), first.contractions)
+        first = plan(sized, ranges, frozenset(slower.times))
+    lost = losses(sized, samples[0], first)
     kept = {v: db for v, db in lost.contractions.items() if db < rules.contraction_db}
     exact = frozenset(v for v, db in lost.values.items() if db < rules.value_db)
     final = plan(graph, ranges, frozenset((*slower.times, *kept)), exact)

@@ -3,8 +3,6 @@ operators have."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,11 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.frontend.symbolic import symbolic_model
+from autotune.graph.at_sizes import graph_at
 from autotune.graph.interp import run_graph
-from autotune.graph.ir import Graph
 from autotune.runtime.sized import SizedModel
-from autotune.sizes import is_size, symbol, value_at
-from autotune.types import Array, TensorType
+from autotune.sizes import symbol
+from autotune.types import Array
 
 FEATURES, HIDDEN = 3, 4
 RANGES = {"T": (1, 7, 1), "B": (1, 2, 1)}
@@ -137,27 +135,8 @@ def test_steps_in_numpy_are_those_of_the_fixed_layer() -> None:
     assert [node.op for node in graph.nodes].count("recur") == 2
     feeds = feeds_at(model, 4, 3)
     fixed = symbolic.graph({"T": 4, "B": 3})
-    got, want = (run_graph(g, feeds)["y"] for g in (at(graph, {"T": 4, "B": 3}), fixed))
+    got, want = (run_graph(g, feeds)["y"] for g in (graph_at(graph, {"T": 4, "B": 3}), fixed))
     np.testing.assert_allclose(got, want, atol=1e-12)
-
-
-def at(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """The graph with numbers for its symbols."""
-
-    def number(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(number, value))
-        return value_at(value, sizes) if is_size(value) else value
-
-    def kind(of: TensorType) -> TensorType:
-        return dataclasses.replace(of, shape=number(of.shape))
-
-    return dataclasses.replace(
-        graph,
-        inputs=tuple((name, kind(of)) for name, of in graph.inputs),
-        nodes=tuple(dataclasses.replace(n, attrs=number(n.attrs)) for n in graph.nodes),
-        types={name: kind(of) for name, of in graph.types.items()},
-    )
 
 
 def test_lengths_of_sequences_in_a_model_of_fixed_sizes() -> None:

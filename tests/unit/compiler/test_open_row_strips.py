@@ -67,7 +67,7 @@ def in_strips() -> OpenImage:
     assert not isinstance(opened, Graph)
     step = OpenRowStrips(estimate=RowStrips(cache_bytes=0), rows=8)
     ranges = size_ranges(RANGES, opened.symbols)
-    return open_image(opened, ranges, target=TARGET, versions=(), strips=step)[0]
+    return open_image(OpenParts.of(opened, ranges, TARGET, None), versions=(), strips=step)[0]
 
 
 def test_strips_compute_what_onnx_runtime_does() -> None:

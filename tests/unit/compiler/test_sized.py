@@ -97,8 +97,6 @@ def test_what_is_wrong_is_said_when_it_is_compiled() -> None:
         autotune.compile(proto, ranges={"Q": (1, 2)})
     with pytest.raises(ConfigError, match=r"a range is given for 'H'.*are none"):
         autotune.compile(proto, shapes={"x": (1, 3, 8, 8)}, ranges={"H": (1, 2)})
-    with pytest.raises(ConfigError, match="int8 takes samples of fixed sizes, and N, H, W are"):
-        autotune.compile(proto, precision="int8")
     with pytest.raises(ModelError, match=r"shape 1x4xHxW given for input 'x' does not fit"):
         autotune.compile(proto, shapes={"x": (1, 4, "H", "W")})
     with pytest.raises(ModelError, match=r"shape 0x3xHxW of input 'x' must have positive"):

@@ -23,6 +23,12 @@ def halves(x: torch.Tensor) -> tuple[Any, ...]:
     return made, made[:, 1:], made.sum()
 
 
+def repeated(x: torch.Tensor) -> tuple[Any, ...]:
+    """Results that have one element in several places, of parts that are no results themselves."""
+    column, row = x[:, :1].exp(), (x @ x.t()).sum(0)
+    return column.expand(-1, 5), row.expand(3, -1).t(), x.relu()
+
+
 def written(results: tuple[Any, ...]) -> list[Any]:
     """The results after each was written to in turn."""
     seen = []
@@ -62,3 +68,14 @@ def test_gradients_through_views_of_results_that_were_written() -> None:
 
     for _ in range(2):
         torch.testing.assert_close(gradient(fast), gradient(halves))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_elements_that_are_repeated_lie_in_one_place(dynamic: bool) -> None:
+    fast = torch.compile(repeated, backend="autotune", options=PLAIN, dynamic=dynamic)
+    for rows in (6, 9) if dynamic else (6, 6):
+        x = torch.randn(rows, 6)
+        x.requires_grad_(not dynamic)
+        found, expected = fast(x), repeated(x)
+        assert [f.stride() for f in found] == [e.stride() for e in expected]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

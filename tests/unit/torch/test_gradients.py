@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from autotune.torch import backend
+
 PLAIN: dict[str, Any] = {"machine": "nominal", "threads": 1, "min_gain": 0}
 
 
@@ -106,3 +108,28 @@ def test_complex_results_have_gradients() -> None:
         for called in (compiled(torch.fft.rfft), torch.fft.rfft)
     )
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_who_goes_backward_in_what_is_compiled_has_no_more_graphs() -> None:
+    """PyTorch would record our own backward pass, too, for every graph."""
+    model = network()
+    recorded = []
+
+    def counted(module: Any, inputs: Any) -> Any:
+        recorded.append(module)
+        return backend(module, inputs, options=PLAIN)
+
+    @torch.compile(backend=counted)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x).square().sum()
+        loss.backward()
+        return x * 2
+
+    x, found = torch.randn(5, 6), []
+    for _ in range(3):
+        model.zero_grad()
+        step(x)
+        found.append([p.grad for p in model.parameters()])
+    expected = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    torch.testing.assert_close(found, [list(expected)] * 3, rtol=1e-4, atol=1e-5)
+    assert len(recorded) == 2

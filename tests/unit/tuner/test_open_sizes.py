@@ -19,15 +19,17 @@ from autotune.compiler.open_strips import strip_kernels
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, FeedError
 from autotune.frontend import open_model
+from autotune.graph.ir import Graph
 from autotune.request import CompileRequest
 from autotune.runtime.sized import SizedModel
 from autotune.size_ranges import size_ranges
 from autotune.target import host_target
 from autotune.tuner.api import tune
 from autotune.tuner.open_sizes import samples_of
-from tests.unit.compiler.open_models import FLOAT, model_of, weight
+from tests.unit.compiler.open_models import FLOAT, convolutions, model_of, weight
 
 RANGES = {"N": (1, 2), "H": (2, 24)}
+SHORT = np.zeros((1, 8, 23), np.float32)
 
 
 def product() -> onnx.ModelProto:
@@ -103,7 +105,11 @@ def test_a_tuned_program_equals_onnx_runtime(tmp_path: Path, measured: Path) -> 
         ({"ranges": {"K": (2, 24)}}, ConfigError, "a range is given for 'K'"),
         ({"at": {"H": ()}, "ranges": RANGES}, ConfigError, "must be sizes like"),
         ({"at": {"H": 3}, "ranges": RANGES}, ConfigError, "must be sizes like"),
-        ({"ranges": RANGES, "precision": "int8"}, ConfigError, "int8 takes samples of fixed"),
+        (
+            {"ranges": RANGES, "precision": "int8", "calibration": [{"x": SHORT}]},
+            FeedError,
+            "x must be",
+        ),
         (
             {"shapes": {"x": (1, 4, 24)}, "at": {"H": (24,)}},
             ConfigError,
@@ -118,3 +124,27 @@ def test_wrong_sizes_are_one_line(
     with pytest.raises(error, match=why):
         tune(product(), log=log, cache_dir=measured, **options)  # type: ignore[arg-type]
     assert not log.exists()
+
+
+def test_elements_of_a_sample_have_places_of_their_own(measured: Path) -> None:
+    """Strips may be longer than the sizes at which memory is taken to lie."""
+    model, ranges = open_model(convolutions()), {"N": (1, 2), "H": (4, 64, 4), "W": (4, 64, 4)}
+    assert not isinstance(model, Graph)
+    allowed = size_ranges(ranges, model.symbols)
+    target = host_target()
+    profile = profile_for(CompileRequest(convolutions(), cache_dir=measured), target)
+    parts = OpenParts.of(model, allowed, target, profile)
+    found = samples_of(parts, [{"N": 1, "H": 64, "W": 64}, {"N": 2, "H": 16, "W": 60}], None)
+    longest = 0
+    for sample in found.weights:
+        for value in sample.by_role("input") + sample.by_role("output"):
+            shape = value.type.shape
+            places = sum(
+                np.arange(extent).reshape(-1, *[1] * (len(shape) - axis - 1)) * stride
+                for axis, (extent, stride) in enumerate(
+                    zip(shape, value.layout.strides, strict=True)
+                )
+            )
+            assert np.unique(places).size == value.type.size
+            longest = max(longest, *shape[1:-1], 0)
+    assert longest > allowed["W"].middle
