@@ -24,7 +24,7 @@ class CallLines:
     partition: Partition
     kernels: Mapping[Task, Sequence[BuiltKernel]]
     names: tuple[str, ...]
-    """Of the units."""
+    """Names of the units."""
     target: Target
     lines: list[Sequence[TableLine]] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)

@@ -63,7 +63,7 @@ class _Step:
     types: Mapping[str, TensorType]
     trips: int
     moves: Mapping[str, _Moves]
-    """Of operands that move, and of the result under the name NEW."""
+    """Operands that move, and the result under the name NEW."""
     rows: bool
     """Whether what moves is a row, without the dimension that it moves along."""
     prepared: bool
