@@ -57,6 +57,14 @@ def _bits(logic: str, bits: str) -> AtenImporter:
     return run
 
 
+def _shift(op: str) -> AtenImporter:
+    def run(n: AtenCall) -> str:
+        x, count = n.as_made("self"), n.as_made("other")
+        return n.op(op, x, count)
+
+    return run
+
+
 def _arithmetic(op: str) -> AtenImporter:
     def run(n: AtenCall) -> str:
         x, y = n.as_made("self"), n.as_made("other")
@@ -115,6 +123,9 @@ for _operator, _op in COMPARISONS.items():
     aten(_operator)(_comparison(_op))
 for _operator, _op in LOGIC.items():
     aten(_operator)(_logic(_op))
+for _direction in ("left", "right"):
+    _shifted = _shift(f"shift_{_direction}")
+    aten(f"__{_direction[0]}shift__", f"bitwise_{_direction}_shift")(_shifted)
 for _operator, _ops in BITS.items():
     aten(_operator)(_bits(*_ops))
 
@@ -129,10 +140,19 @@ def rsub(n: AtenCall) -> str:
 
 @aten("round")
 def round_(n: AtenCall) -> str:
-    x = n.value("self")
-    if n.has("decimals") and n.arg("decimals", 0):
-        raise UnsupportedOpError("rounding to decimals is not supported")
-    return n.op("round", x) if n.dtype(x).startswith("float") else x
+    x, decimals = n.value("self"), n.arg("decimals", 0) if n.has("decimals") else 0
+    if not n.dtype(x).startswith("float"):
+        return x
+    if not decimals:
+        return n.op("round", x)
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    unit = n.like(10.0 ** abs(decimals), x)
+    return n.op(back, n.op("round", n.op(there, x, unit)), unit)
+
+
+@aten("prims.fma")
+def multiply_add(n: AtenCall) -> str:
+    return n.op("add", n.op("mul", n.value("a"), n.value("b")), n.value("c"))
 
 
 @aten("neg", "negative")

@@ -18,7 +18,9 @@ def batch_norm(n: AtenCall) -> str | tuple[str | None, ...]:
     """x * a + b with a and b per channel, constants where the parameters are."""
     x = n.value("input")
     if n.has("training") and n.arg("training", False):
-        return _by_the_batch(n, x)
+        found = _of_the_batch(n, x)
+        plain = not isinstance(n.result, tuple | list)
+        return found[0] if plain else (*found, *[None] * (len(n.result) - 3))
     mean, variance = n.optional("running_mean"), n.optional("running_var")
     if mean is None or variance is None:
         raise UnsupportedOpError("there is neither training nor a running mean")
@@ -31,9 +33,8 @@ def batch_norm(n: AtenCall) -> str | tuple[str | None, ...]:
     return (y, *[None] * (len(n.result) - 1)) if isinstance(n.result, tuple | list) else y
 
 
-def _by_the_batch(n: AtenCall, x: str) -> str | tuple[str | None, ...]:
-    """(normalized by its own mean and variance, these two's mean and reciprocal root); what is
-    remembered of them stays with PyTorch."""
+def _of_the_batch(n: AtenCall, x: str) -> tuple[str, str, str]:
+    """(normalized by its own mean and variance, these two's mean and reciprocal root)."""
     axes = tuple(a for a in range(n.rank(x)) if a != 1)
     epsilon = n.like(n.number("eps", 1e-5), x)
     mean = n.op("reduce_mean", x, axes=axes, keepdims=True)
@@ -42,11 +43,32 @@ def _by_the_batch(n: AtenCall, x: str) -> str | tuple[str | None, ...]:
     inverse = n.op("rsqrt", n.op("add", variance, epsilon))
     y = n.op("mul", centred, inverse)
     y = _along_channels(n, y, n.optional("weight"), n.optional("bias"))
-    if not isinstance(n.result, tuple | list):
-        return y
     channels = (n.shape(x)[1],)
-    found = (y, n.reshape(mean, channels), n.reshape(inverse, channels))
-    return (*found, *[None] * (len(n.result) - 3))
+    return y, n.reshape(mean, channels), n.reshape(inverse, channels)
+
+
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_that_remembers(n: AtenCall) -> tuple[str | None, ...]:
+    """(the result, the batch's mean and reciprocal root, running mean and variance as they are
+    afterwards)."""
+    x, (mean, variance) = n.value("input"), (n.value("running_mean"), n.value("running_var"))
+    if not n.arg("training"):
+        raise UnsupportedOpError("nothing is remembered without training")
+    count = math.prod(n.shape(x)) // n.shape(x)[1]
+    if count < 2:
+        raise UnsupportedOpError("one element has no variance")
+    y, of_batch, inverse = _of_the_batch(n, x)
+    square = n.op("reciprocal", n.op("mul", inverse, inverse))
+    spread = n.op("sub", square, n.like(n.number("eps", 1e-5), square))
+    spread = n.op("mul", spread, n.like(count / (count - 1), spread))
+    return y, of_batch, inverse, _moved(n, mean, of_batch), _moved(n, variance, spread)
+
+
+def _moved(n: AtenCall, running: str, new: str) -> str:
+    """A running statistic, moved toward a new one by the momentum."""
+    momentum = n.number("momentum", 0.1)
+    kept = n.op("mul", running, n.like(1 - momentum, running))
+    return n.op("add", kept, n.op("mul", new, n.like(momentum, new)))
 
 
 def _along_channels(n: AtenCall, x: str, a: str | None, b: str | None) -> str:

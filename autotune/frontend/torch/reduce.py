@@ -193,9 +193,14 @@ def vector_norm(n: AtenCall) -> str:
     if abs(order) == math.inf:
         op = "reduce_max" if order > 0 else "reduce_min"
         return n.reshape(reduced(n, op, n.op("abs", x), axes, True), n.made_shape)
-    if order == 1:
-        return n.reshape(reduced(n, "reduce_sum", n.op("abs", x), axes, True), n.made_shape)
-    raise UnsupportedOpError(f"norms of order {order} are not supported")
+    powers = n.op("abs", x)
+    if order == 0:
+        powers = n.cast(n.op("ne", x, n.like(0, x)), n.dtype(x))
+    elif order != 1:
+        powers = n.op("pow", powers, n.like(order, x))
+    total = reduced(n, "reduce_sum", powers, axes, True)
+    total = total if order in (0, 1) else n.op("pow", total, n.like(1 / order, x))
+    return n.reshape(total, n.made_shape)
 
 
 def _scan(combine: str) -> AtenImporter:

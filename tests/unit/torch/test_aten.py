@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor import inductor_prims
 from torch.nn import functional as F  # noqa: N812 (as PyTorch's users write it)
 from torch.utils import _pytree as pytree
 
@@ -56,6 +57,17 @@ CASES: list[Case] = [
     ("functions", lambda x: (x.exp(), x.sin(), x.tanh(), x.erf(), x.sigmoid(), x.expm1()), (X,)),
     ("roots", lambda x: (x.abs().sqrt(), x.abs().rsqrt(), (x**2).log1p(), x**3, x.sign()), (X,)),
     ("small logs", lambda x: (torch.log1p(x * 1e-6), torch.log2(x.abs()), x.exp2()), (X,)),
+    ("rounded to decimals", lambda x: (torch.round(x * 100, decimals=2),
+     torch.round(x * 1e4, decimals=-2)), (X,)),
+    ("shifted", lambda i, j, k: (i << 3, i >> 1, i << j.abs(), i >> j.abs(), k << 7, k >> 2),
+     (WHOLE, WHOLE, torch.tensor([-128, 127, -1, 5], dtype=torch.int8))),
+    ("multiplied and added at once", lambda x, y: inductor_prims.fma(x, y, x + 1), (X, Y)),
+    ("norms of any order", lambda x, y: tuple(torch.linalg.vector_norm(t, ord=p, dim=d, keepdim=k)
+     for t in (x, y) for p in (0, 0.5, 3, -1.5, 6) for d, k in ((None, False), (1, True))),
+     (X, X * (X > 0))),
+    ("normalized by what is remembered", lambda x, m, v, w: torch.ops.aten
+     ._native_batch_norm_legit_functional(x, w, m, m, v, True, 0.3, 1e-5),
+     (IMAGE, ROW, ROW.abs(), ROW + 1)),
     ("beside none", lambda x, y: (torch.fmax(x, y), torch.fmin(x, y), torch.copysign(y, x)),
      (torch.tensor([1, math.nan, -0.0, math.nan]), torch.tensor([math.nan, 2, 3, math.nan]))),
     ("triangles of places", lambda x: x[torch.tril_indices(3, 4, -1).unbind()]
