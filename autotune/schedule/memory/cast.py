@@ -61,7 +61,7 @@ class Cast:
     def _copy(self, program: ir.Program, local: ir.Buffer) -> ir.Stmt:
         names = [f"{self.buffer}_n{d}" for d in range(len(local.shape))]
         require_new(program, *names)
-        # The halo is read, not known to be zeros: for a strip of an image its neighbours lie there.
+        # The halo is read, not known to be zeros: neighbours of a strip lie there.
         point = tuple(
             ir.index(name) - before for name, (before, _) in zip(names, local.halo, strict=True)
         )
