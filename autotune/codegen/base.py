@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 DEVICE_KINDS = ("opencl", "cuda")
 """Kinds of targets whose code is `DeviceCode`, run through `autotune.measure.devices`."""
-PLACED, REPEATED = "slots placed", "calls repeated"
-"""Drivers of a table of calls that are no kernels: pointers are made, calls made again."""
-CONTROL = {PLACED: 1, REPEATED: 2}
+PLACED, REPEATED, SKIPPED = "slots placed", "calls repeated", "calls skipped"
+"""Drivers of a table of calls that are no kernels: pointers are made, calls made again, or not."""
+CONTROL = {PLACED: 1, REPEATED: 2, SKIPPED: 3}
 """What stands for them where drivers are addresses."""
 
 Extents = tuple[int, int, int]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.codegen import backend_for
-from autotune.codegen.base import PLACED, REPEATED
+from autotune.codegen.base import PLACED, REPEATED, SKIPPED
 from autotune.codegen.llvm.amounts import Row
 from autotune.codegen.llvm.backend import LlvmBackend
 from autotune.compiler.constants import ConstantBlock, SharedConstants
@@ -172,16 +172,21 @@ class OpenLinker:
             pairs.append(((base, behind), slot.storage))
         return self._moved(pairs)
 
-    def again(self, repeat: Repeat, lines: int) -> list[TableLine]:
+    def skipped(self, repeat: Repeat, lines: int) -> TableLine:
+        """What goes on behind so many lines where there is no trip."""
+        jump = ((ARENA, Row(repeat.trips)), (ARENA, Row(lines)))
+        return TableLine(driver=SKIPPED, args=jump)
+
+    def again(self, repeat: Repeat, lines: int, depth: int) -> list[TableLine]:
         """What moves the slots to the next trip, and what goes back by so many lines before that,
-        for as many trips as there are."""
+        for as many trips as there are. `depth`: of repeats that this one lies in."""
         pairs = []
         for slot in repeat.slots:
             item = ITEM_BYTES[self._partition.graph.types[slot.value].dtype]
             if slot.step or slot.follows:
                 base = self._bases[slot.follows or slot.storage]
                 pairs.append(((base, Row(slot.step * item)), slot.storage))
-        jump = ((ARENA, Row(repeat.trips)), (ARENA, Row(lines + 1)))
+        jump = ((ARENA, Row(repeat.trips)), (ARENA, Row(lines + 1)), (ARENA, Row(depth)))
         return [self._moved(pairs), TableLine(driver=REPEATED, args=jump)]
 
     def _moved(self, pairs: Sequence[tuple[Address, str]]) -> TableLine:
@@ -189,13 +194,15 @@ class OpenLinker:
         args = [a for address, slot in pairs for a in (address, (self._bases[slot], Row(0)))]
         return TableLine(driver=PLACED, args=tuple(args))
 
-    def halos(self, call: int) -> list[tuple[Storage, TableLine]]:
-        """Storages whose first call this is, each with the line that zeroes its halo."""
+    def halos(self, first: int, last: int) -> list[tuple[Storage, TableLine]]:
+        """Storages whose first call this is, and that live up to the last one, each with the line
+        that zeroes its halo."""
         return [
             (storage, self._halo_line(storage, number))
             for number, block in enumerate(self._blocks)
             if (storage := self._partition.storages[block.storages[0]]).zeroed
-            and block.first == call
+            and block.first == first
+            and block.last >= last
         ]
 
     def _halo_line(self, storage: Storage, block: int) -> TableLine:

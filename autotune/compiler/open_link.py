@@ -10,14 +10,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.codegen import backend_for
 from autotune.codegen.c.amount import amounts_lines
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
 from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.llvm.table import table_text
 from autotune.compiler.constants import SharedConstants, aligned, packed_bytes
-from autotune.compiler.open_lines import BuiltKernel, OpenLinker, TableLine, of_units
-from autotune.placement.halo_clearing import halo_program, halo_symbol
+from autotune.compiler.open_calls import CallLines
+from autotune.compiler.open_lines import BuiltKernel, OpenLinker, TableLine
 from autotune.placement.stacked_plan import ArenaBlock
 from autotune.placement.types import Partition
 from autotune.runtime.open_image import (
@@ -60,7 +59,9 @@ def open_link(
     linked = []
     for number, each in enumerate(planned):
         linker = OpenLinker(each.parts, each.blocks, constants)
-        calls, objects = _calls(linker, each.parts, kernels, names, target)
+        made = CallLines(linker, each.parts, kernels, names, target)
+        made.run()
+        calls, objects = made.lines, made.objects
         amounts = f"{AMOUNTS}_{number}" if number else AMOUNTS
         plan, native = _plan(linker, each, calls, amounts, names)
         objects[amounts] = _native(native, plan.table, target, calls=not number)
@@ -84,36 +85,6 @@ def open_link(
         further=tuple(further),
         choice=choice,
     )
-
-
-def _calls(
-    linker: OpenLinker,
-    partition: Partition,
-    kernels: Mapping[Task, Sequence[BuiltKernel]],
-    names: tuple[str, ...],
-    target: Target,
-) -> tuple[list[Sequence[TableLine]], dict[str, bytes]]:
-    """In order, the lines that each call may take, and the objects that they need by symbol."""
-    calls: list[Sequence[TableLine]] = []
-    objects: dict[str, bytes] = {}
-    begins = {repeat.first: repeat for repeat in partition.repeats}
-    ends = {repeat.last: repeat for repeat in partition.repeats}
-    begun = 0
-    for number, call in enumerate(partition.calls):
-        if number in begins:
-            calls.append([linker.begun(begins[number])])
-            begun = len(calls)
-        for storage, line in linker.halos(number):
-            calls.append([line])
-            symbol = halo_symbol(storage)
-            if symbol not in objects:
-                program = of_units(halo_program(storage, target), names)
-                objects[symbol] = backend_for(target).build(program, target, symbol).code
-        calls.append(linker.lines(call, kernels[call.task]))
-        objects.update((made.symbol, made.code) for made in kernels[call.task])
-        if number in ends:
-            calls += [[line] for line in linker.again(ends[number], len(calls) - begun)]
-    return calls, objects
 
 
 @dataclass(frozen=True, slots=True)

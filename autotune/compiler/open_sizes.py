@@ -113,8 +113,8 @@ def open_image(
             striped = _in_strips(building, written, strips or OpenRowStrips())
         kernels = building.coded(written)
     if striped is not None:
-        cut, choice = striped
-        planned.append(PlannedPartition(parts=cut, blocks=stacked(cut, there)))
+        several, choice = striped
+        planned += [PlannedPartition(parts=cut, blocks=stacked(cut, there)) for cut in several]
     image = open_link(
         planned, kernels, opened.types, units, choice, target=target, versions=versions
     )
@@ -172,28 +172,31 @@ class _Building:
 
 def _in_strips(
     building: _Building, kernels: Written, strips: OpenRowStrips
-) -> tuple[Partition, PlanChoice] | None:
-    """The graph with layers in strips of rows, and where it should take less time; `kernels` gets
-    those of its tasks. None where it should nowhere, or some strip has no fast kernel."""
+) -> tuple[list[Partition], PlanChoice] | None:
+    """The graph with layers in strips of rows, in ways that should each take less time somewhere,
+    and where; `kernels` gets those of their tasks. None where none should, or some strip has no
+    fast kernel."""
     opened = building.opened
     drawn = drawn_values(opened.symbols, TRIED)
     found = strips.run(opened.graph, drawn)
     if found is None:
         return None
+    made = dict(kernels)
     try:
-        parts = opened.cut(found.graph)
-        made = building.written(parts, kernels)
+        several = [opened.cut(graph) for graph in found.graphs]
+        for parts in several:
+            made |= building.written(parts, made)
     except NO_DEFECT:
         raise
     except Exception as error:  # the plan without strips does for all sizes
         _LOGGER.info("%s: no plan in strips (%s)", opened.graph.name, described(error))
         return None
-    slow = [task for task, several in made.items() if all(m.kernel.plain for m in several)]
+    slow = [task for task, ways in made.items() if all(m.kernel.plain for m in ways)]
     if any(task not in kernels for task in slow):
         return None
     kernels.update(made)
     counts = [[values[unit.name] for unit in opened.units] for values in drawn]
-    return parts, PlanChoice(counts=np.array(counts), plans=np.array(found.gains, np.int64))
+    return several, PlanChoice(counts=np.array(counts), plans=np.array(found.numbers, np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

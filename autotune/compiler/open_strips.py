@@ -15,12 +15,13 @@ import cost_model
 from autotune.compiler.choose import Candidate, recorded
 from autotune.compiler.open_kernels import Sizes, TriedKernel, covers, pieces_of
 from autotune.compiler.shared_packings import Chosen, packing_of, shared_choices
-from autotune.compiler.strip_lengths import strip_lengths, weight_bytes
+from autotune.compiler.strip_lengths import place_s, strip_lengths, weight_bytes
 from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, apply_schedule
+from autotune.tasks.apart import in_places, together
 from autotune.tasks.build import build_program
 from autotune.tasks.joined import as_few
 from autotune.tasks.samples import open_extents, sample_task
@@ -40,6 +41,8 @@ UNSURE = 1.1
 predicted the least is likely to be one that is predicted too low."""
 STRIPS_OF_SOURCE = 3
 """The same in C, whose kernels are long texts that a compiler of the user's reads."""
+LEAST_PLACE_S = 5e-8
+"""Seconds of work at a place from which on a table of places costs nothing that matters."""
 
 Lengths = tuple[int, ...]
 
@@ -50,7 +53,9 @@ def strip_kernels(
     """Kernels of a task, one of which does for any sizes; none where the task is not the same at
     every place. `sizes`: representative ones; `said`: gets what was in the way; `log`: schedules
     come from it where it knows their samples, or ones like them."""
-    task = as_few(task)
+    task, whole = as_few(task), None
+    if (found := together(task)) is not None and place_s(found, machine) > LEAST_PLACE_S:
+        task, whole = found, task
     try:
         check_strips(task)
     except NO_DEFECT:
@@ -60,13 +65,14 @@ def strip_kernels(
         return ()
     samples = _samples(task, machine, sizes, said)
     shared = shared_choices(task, samples, machine, said)
-    found = []
+    made = []
     for lengths, small in samples:
-        several = _Strips(task, lengths, small, machine, said).tried(log, shared.get(lengths))
+        strips = _Strips(task, lengths, small, machine, said, whole)
+        several = strips.tried(log, shared.get(lengths))
         first = next(several, None)
         if first is not None:
-            found.append(dataclasses.replace(first, instead=several))
-    return _on_one_scale(found) if any(map(covers, found)) else ()
+            made.append(dataclasses.replace(first, instead=several))
+    return _on_one_scale(made) if any(map(covers, made)) else ()
 
 
 def _on_one_scale(kernels: list[TriedKernel]) -> tuple[TriedKernel, ...]:
@@ -117,6 +123,8 @@ class _Strips:
     small: Task
     machine: Machine
     said: list[str]
+    whole: Task | None
+    """The task itself, where this one has its places together."""
 
     def tried(self, log: LogStore | None, shared: Chosen | None) -> Iterator[TriedKernel]:
         """The best one first."""
@@ -179,4 +187,4 @@ class _Strips:
         placed = algorithm_of(schedule)[1] != DIRECT
         parallel, apart = machine.target.threads > 1, weight_bytes(task) > machine.cache_bytes(2)
         strips = in_strips(program, task, small, parallel=parallel, apart=apart, placed=placed)
-        return strips, schedule
+        return (in_places(strips, self.whole) if self.whole else strips), schedule

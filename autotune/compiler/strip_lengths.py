@@ -175,18 +175,21 @@ def _costs(task: Task, candidates: Amounts, drawn: Amounts, machine: Machine) ->
     """Estimated seconds of every candidate (rows) at every drawn size; inf where it does not
     fit. Weights come from where they stay from strip to strip: where that is no core's own cache,
     loops over them have the strips inside."""
-    per_element = _flops_per_element(task)
     weights = weight_bytes(task)
     rounded = candidates.copy()
     rounded[:, -2:] = -(-candidates[:, -2:] // TILE) * TILE
     worked = candidates + (rounded - candidates) * (1 - UNTILED)
     near = min(weights, machine.cache_bytes(2))
     weights_s = float(machine.stream_s(weights, near))
-    element_s = per_element / machine.peak_flops("direct")
-    strip = worked.prod(axis=1) * element_s + weights_s + STRIP_START_S
+    strip = worked.prod(axis=1) * place_s(task, machine) + weights_s + STRIP_START_S
     strips = -(-drawn[None] // candidates[:, None])
     fits = (drawn[None] >= candidates[:, None]).all(axis=2)
     return np.where(fits, strips.prod(axis=2) * strip[:, None], np.inf)
+
+
+def place_s(task: Task, machine: Machine) -> float:
+    """Estimated seconds of the work at a place of the open dimensions."""
+    return _flops_per_element(task) / machine.peak_flops("direct")
 
 
 def _flops_per_element(task: Task) -> float:

@@ -16,20 +16,11 @@ import numpy as np
 from autotune.errors import ModelError
 from autotune.ops._common import Inputs, Output, integer, require
 from autotune.ops.base import OPS, OpKind
+from autotune.ops.body import body_of, body_result, body_types
 from autotune.program.ir import Compute
-from autotune.types import Array, Attrs, TaskNode, TensorType
+from autotune.types import Array, Attrs, TensorType
 
 STATE = "s"
-
-
-def body_of(attrs: Attrs) -> tuple[TaskNode, ...]:
-    """The nodes of a step, in order."""
-    body = attrs["body"]
-    assert isinstance(body, tuple)
-    return tuple(
-        TaskNode(op=op, inputs=inputs, outputs=(output,), attrs=given)
-        for op, inputs, output, given in body
-    )
 
 
 def operand_names(count: int, attrs: Attrs) -> tuple[str, ...]:
@@ -46,11 +37,7 @@ def step_types(types: Sequence[TensorType], attrs: Attrs) -> dict[str, TensorTyp
         TensorType(dtype=t.dtype, shape=t.shape[1:]) if 1 <= n <= moving else t
         for n, t in enumerate(types)
     )
-    known = dict(zip(operand_names(len(types), attrs), rows, strict=True))
-    for node in body_of(attrs):
-        inputs = [known[i] for i in node.inputs]
-        known[node.outputs[0]] = OPS.get(node.op).infer(inputs, dict(node.attrs))
-    return known
+    return body_types(dict(zip(operand_names(len(types), attrs), rows, strict=True)), attrs)
 
 
 class Recur:
@@ -73,16 +60,13 @@ class Recur:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         moving = integer(attrs, "moving")
-        names, nodes = operand_names(len(arrays), attrs), body_of(attrs)
+        names = operand_names(len(arrays), attrs)
         state, steps = arrays[0], list(range(len(arrays[1])))
         out = np.empty((len(steps), *state.shape), state.dtype)
         for step in reversed(steps) if integer(attrs, "reverse", 0) else steps:
             rows = (a[step] if 1 <= n <= moving else a for n, a in enumerate(arrays))
             known = dict(zip(names, rows, strict=True)) | {STATE: state}
-            for node in nodes:
-                given = [known[i] for i in node.inputs]
-                known[node.outputs[0]] = OPS.get(node.op).reference(given, dict(node.attrs))
-            state = out[step] = known[nodes[-1].outputs[0]]
+            state = out[step] = body_result(known, attrs)
         return out
 
 

@@ -94,8 +94,10 @@ def arena_order(partition: Partition) -> list[tuple[int, Block]]:
 
 def lifetimes(partition: Partition) -> dict[str, tuple[int, int]]:
     """Per arena storage the first and last call that touch it, of repeated calls the first and
-    the last of all; a graph output lives to the end."""
+    the last of all; a graph output lives to the end. A halo that repeated calls read lives through
+    all of them: it is zeroed before, not in every trip."""
     out: dict[str, tuple[int, int]] = {}
+    kept: set[str] = set()
     for number, call in enumerate(partition.calls):
         for _, placement in _placed_args(partition, call):
             first, _ = out.get(placement.storage, (number, number))
@@ -106,6 +108,12 @@ def lifetimes(partition: Partition) -> dict[str, tuple[int, int]]:
             if partition.storages[name].kind == "arena":
                 first, last = out.get(name, (repeat.first, repeat.last))
                 out[name] = (min(first, repeat.first), max(last, repeat.last))
+    for repeat in reversed(partition.repeats):
+        for name, (first, last) in list(out.items()):
+            inside = repeat.first <= first and last <= repeat.last
+            if inside and partition.storages[name].zeroed and name not in kept:
+                kept.add(name)
+                out[name] = (repeat.first, repeat.last)
     for public, value in partition.graph.outputs:
         name = partition.placements[value].storage
         if partition.storages[name].kind == "arena":

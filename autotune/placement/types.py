@@ -71,7 +71,7 @@ class MovingSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """Calls `first` to `last`, both included, that are made `trips` times, at least once."""
+    """Calls `first` to `last`, both included, that are made `trips` times, perhaps not at all."""
 
     first: int
     last: int
@@ -92,7 +92,7 @@ class Partition:
     layouts: Layouts = field(default_factory=dict)
     """Layouts of the values that are not dense."""
     repeats: tuple[Repeat, ...] = ()
-    """In order; none overlap."""
+    """One is apart from another, or inside of it and then behind it here."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Values made for these layouts -> those they stand for."""
 

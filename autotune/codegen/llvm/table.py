@@ -7,19 +7,23 @@ driver NAME_run, how many arguments it has, then for each the number of a pointe
 distance in bytes from there. Rows are called in order, each with its own parallel region. Where
 code has no addresses (WebAssembly), the first word is a number among drivers that are named.
 
-Two words stand for no driver. Of arguments in pairs, PLACED makes pointers: the one that the
-second names points to where the first does, all of them at once. REPEATED goes back by as many
-rows as its second distance says, until those between have been called as often as its first says.
+Three words stand for no driver. Of arguments in pairs, PLACED makes pointers: the one that the
+second names points to where the first does, all of them at once. SKIPPED goes on behind as many
+rows as its second distance says where its first is 0. REPEATED goes back by as many rows as its
+second distance says, until those between have been called as often as its first says; its third
+one counts the repeats that it lies in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.codegen.base import CONTROL, PLACED, REPEATED
+from autotune.codegen.base import CONTROL, PLACED, REPEATED, SKIPPED
 
 MOST_ARGUMENTS = 256
 """Params of a kernel that is called from a table."""
+MOST_NESTED = 8
+"""Repeats inside of one another."""
 
 
 def table_text(symbol: str, drivers: Sequence[str] = ()) -> str:
@@ -27,17 +31,18 @@ def table_text(symbol: str, drivers: Sequence[str] = ()) -> str:
     words = CONTROL if not drivers else {n: k for k, n in enumerate(drivers) if n in CONTROL}
     cases = " ".join(
         f"i64 {words[name]}, label %{label}"
-        for name, label in ((PLACED, "places"), (REPEATED, "again"))
+        for name, label in ((PLACED, "places"), (REPEATED, "again"), (SKIPPED, "unless"))
         if name in words
     )
     called = _numbered(drivers) if drivers else _ADDRESSED
     return f"""define void @{symbol}(ptr %table, i64 %rows, i64 %width, ptr %bases) nounwind {{
 entry:
   %args = alloca [{MOST_ARGUMENTS} x ptr]
+  %trips = alloca [{MOST_NESTED} x i64]
+  store [{MOST_NESTED} x i64] zeroinitializer, ptr %trips
   br label %row
 row:
   %i = phi i64 [ 0, %entry ], [ %next, %done ]
-  %trip = phi i64 [ 0, %entry ], [ %trips, %done ]
   %begin = mul i64 %i, %width
   %at = getelementptr i64, ptr %table, i64 %begin
   %kernel = load i64, ptr %at
@@ -66,8 +71,7 @@ driver:
 {called}
 {_CONTROLLED}  br label %done
 done:
-  %trips = phi i64 [ %trip, %called ], [ %trip, %places ], [ %counted, %again ]
-  %next = phi i64 [ %behind, %called ], [ %past, %places ], [ %to, %again ]
+  %next = phi i64 [ %behind, %called ], [ %past, %places ], [ %to, %again ], [ %on, %unless ]
   %others = icmp ult i64 %next, %rows
   br i1 %others, label %row, label %out
 out:
@@ -104,14 +108,29 @@ again:
   %wanted = load i64, ptr %often
   %far = getelementptr i64, ptr %first, i64 3
   %back = load i64, ptr %far
+  %inside = getelementptr i64, ptr %first, i64 5
+  %depth = load i64, ptr %inside
+  %counter = getelementptr i64, ptr %trips, i64 %depth
+  %trip = load i64, ptr %counter
   %made = add i64 %trip, 1
   %further = icmp ult i64 %made, %wanted
   %counted = select i1 %further, i64 %made, i64 0
+  store i64 %counted, ptr %counter
   %return = sub i64 %i, %back
   %onward = add i64 %i, 1
   %to = select i1 %further, i64 %return, i64 %onward
+  br label %done
+unless:
+  %times = getelementptr i64, ptr %first, i64 1
+  %some = load i64, ptr %times
+  %ahead = getelementptr i64, ptr %first, i64 3
+  %over = load i64, ptr %ahead
+  %none = icmp eq i64 %some, 0
+  %jump = select i1 %none, i64 %over, i64 0
+  %begun = add i64 %i, 1
+  %on = add i64 %begun, %jump
 """
-"""The row behind a call; pointers that are made; going back."""
+"""The row behind a call; pointers that are made; going back; going on behind others."""
 
 
 def _numbered(drivers: Sequence[str]) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter, ints, kind_of, use_counts
@@ -51,27 +52,31 @@ class ImageChain:
         step = -(-self.height // count)
         return [(at, min(at + step, self.height)) for at in range(0, self.height, step)]
 
-    def even(self, count: int) -> list[Rows]:
-        """Output rows in `count` strips that differ by one row at most; any number of rows, of
-        which only a run may know, has these."""
-        ends = [self.height * n // count for n in range(count + 1)]
-        return list(itertools.pairwise(ends))
-
     def needed(self, rows: Rows) -> list[Rows]:
         """The rows of each node's result, and before them those of the input, for output rows."""
+        return self._back(rows, lambda window, first, end: _within(window.extent, first, end))
+
+    def inside(self, rows: Rows) -> list[Rows]:
+        """The same of rows that need none beyond the border, or else with those."""
+        return self._back(rows, lambda _, first, end: (first, end))
+
+    def _back(self, rows: Rows, limited: Callable[[Window, int, int], Rows]) -> list[Rows]:
         out = [rows]
         for node in reversed(self.nodes):
             if is_windowed(self.graph, node):
                 window = row_window(self.graph, node)
-                first, end = _reach(window, rows)
-                rows = _within(window.extent, first, end)
+                rows = limited(window, *_reach(window, rows))
             out.append(rows)
         return out[::-1]
 
-    def emit(self, new: Rewriter, rows: Rows) -> str:
-        """The nodes for these output rows, over new values; returns the result."""
-        needed = self.needed(rows)
-        value, held = new.new(self._main(0)), (0, self.graph.types[self._main(0)].shape[1])
+    def emit(
+        self, new: Rewriter, rows: Rows, held: Mapping[str, Rows] = MappingProxyType({})
+    ) -> str:
+        """The nodes for these output rows, over new values; returns the result. `held`: of images
+        that the new graph has only some rows of, which; such a strip meets no border."""
+        needed = self.inside(rows) if held else self.needed(rows)
+        whole = self.graph.types[self.main].shape[1]
+        value, there = new.new(self.main), held.get(self.main, (0, whole))
         for number, node in enumerate(self.nodes):
             attrs = node.attributes
             if is_windowed(self.graph, node):
@@ -79,23 +84,39 @@ class ImageChain:
                 low, high = needed[number]
                 _, left, _, right = ints(node, "pads")
                 attrs["pads"] = (low - first, left, end - high, right)
-            main = _sliced(new, value, node, held, needed[number])
+            main = _sliced(new, value, node, there, needed[number])
             inputs = [
-                main if i == self._main(number) else self._side(new, i, node, needed[number + 1])
+                main
+                if i == self._main(number)
+                else self._side(new, i, node, held, needed[number + 1])
                 for i in node.inputs
             ]
-            value, held = new.emit(node.op, inputs, node, **attrs), needed[number + 1]
+            value, there = new.emit(node.op, inputs, node, **attrs), needed[number + 1]
         return value
+
+    @property
+    def main(self) -> str:
+        """The image that it is made of."""
+        return self._main(0)
 
     def _main(self, number: int) -> str:
         """The input of a node that the rows flow through."""
         return self.nodes[number - 1].output if number else self.nodes[0].inputs[0]
 
-    def _side(self, new: Rewriter, value: str, node: Node, rows: Rows) -> str:
-        shape = self.graph.types[value].shape
-        if is_windowed(self.graph, node) or len(shape) < 3 or shape[-3] == 1:
+    def _side(
+        self, new: Rewriter, value: str, node: Node, held: Mapping[str, Rows], rows: Rows
+    ) -> str:
+        if not self.moves(node, value):
             return new.new(value)
-        return _sliced(new, new.new(value), node, (0, shape[1]), rows)
+        there = held.get(value, (0, self.graph.types[value].shape[1]))
+        return _sliced(new, new.new(value), node, there, rows)
+
+    def moves(self, node: Node, value: str) -> bool:
+        """Whether rows of a node's result need other rows of what it reads."""
+        shape = self.graph.types[value].shape
+        if is_windowed(self.graph, node):
+            return value == node.inputs[0]
+        return len(shape) >= 3 and shape[-3] != 1
 
     # ------------------------------------------------------------------------------ what it costs
 
@@ -109,7 +130,7 @@ class ImageChain:
 
     def held_bytes(self, needed: Sequence[Rows]) -> int:
         """The most that a layer reads and writes for such rows."""
-        values = [self._main(0), *(n.output for n in self.nodes)]
+        values = [self.main, *(n.output for n in self.nodes)]
         sizes = [
             self.graph.types[v].nbytes * (high - low) // self.graph.types[v].shape[1]
             for v, (low, high) in zip(values, needed, strict=True)

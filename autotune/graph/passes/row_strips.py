@@ -7,7 +7,7 @@ placements, so what is gained is that a strip's intermediate results never leave
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.graph.ir import Graph
@@ -21,8 +21,7 @@ _SURE = 0.05
 _CAUTION = 2
 """Times that the cost of strips counts, for the same reason."""
 OUTGROWN = 4
-"""Sizes of a core's own cache from which strips' results gain nothing, and of results that strips
-are worth trying for; those of one size gain all, between them the gain falls evenly."""
+"""Sizes of a core's own cache from which on results are worth strips."""
 _WAYS = 2
 """Times that a result goes by: it is written, and read."""
 
@@ -39,6 +38,9 @@ class RowStrips:
     most: int = 16
     strips: int = 0
     """So many strips of every chain, whatever that gains; 0: as many as should gain most."""
+    outgrown: float = OUTGROWN
+    """Sizes of that cache from which on what a strip's layers read and write gains nothing; where
+    it is one size, all is gained, and between them the gain falls evenly."""
     speeds: CpuSpeeds = field(default_factory=lambda: shipped_speeds()[0])
 
     def run(self, graph: Graph) -> Graph:
@@ -64,27 +66,34 @@ class RowStrips:
         if self.strips:
             return min(self.strips, chain.height)
         strips = {count: chain.split(count) for count in range(2, self.most + 1)}
-        gains = {n: self.gain(chain, each) for n, each in strips.items() if len(each) == n}
+        gains = {
+            n: self.gain(chain, dict.fromkeys(each, 1))
+            for n, each in strips.items()
+            if len(each) == n
+        }
         gains = {count: gain for count, gain in gains.items() if gain > 0}
         equal = {count: gain for count, gain in gains.items() if chain.height % count == 0}
         candidates = equal or gains
         return max(candidates, key=lambda count: candidates[count], default=1)
 
-    def gain(self, chain: ImageChain, strips: Sequence[Rows]) -> float:
-        """Cycles that strips should save, less what is needed to be sure."""
-        count = len(strips)
-        if not chain.whole_tiles(strips):
+    def gain(self, chain: ImageChain, strips: Mapping[Rows, int], images: int = 1) -> float:
+        """Cycles that strips should save, less what is needed to be sure. `strips`: how many there
+        are like each of these; `images`: how often the chain runs, one after the other, for all
+        that the layers hand on otherwise."""
+        count = images * sum(strips.values())
+        if not chain.whole_tiles(list(strips)):
             return 0.0
-        needed = [chain.needed(rows) for rows in strips]
-        held = max(map(chain.held_bytes, needed))
-        outgrown = (OUTGROWN - held / self.cache_bytes) / (OUTGROWN - 1)
+        needed = {rows: chain.needed(rows) for rows in strips}
+        held = max(map(chain.held_bytes, needed.values()))
+        outgrown = (self.outgrown - held / self.cache_bytes) / (self.outgrown - 1)
         fit = min(1.0, max(0.0, outgrown))
         moved = (
-            strip_stream_cycles(self.speeds, nbytes, self.cache_bytes)
+            strip_stream_cycles(self.speeds, images * nbytes, self.cache_bytes)
             for nbytes in chain.intermediates()
         )
-        once = strip_cycles(self.speeds, chain.flops(chain.needed((0, chain.height))))
-        again = strip_cycles(self.speeds, sum(map(chain.flops, needed))) - once
+        whole = chain.flops(chain.needed((0, chain.height)))
+        again = sum(n * chain.flops(needed[rows]) for rows, n in strips.items()) - whole
+        once = strip_cycles(self.speeds, images * whole)
         each = strip_start_cycles(self.speeds, len(chain.windowed), chain.weight_bytes())
-        cost = _CAUTION * (again + (count - 1) * each)
+        cost = _CAUTION * (strip_cycles(self.speeds, images * again) + (count - 1) * each)
         return fit * _WAYS * sum(moved) - cost - _SURE * once

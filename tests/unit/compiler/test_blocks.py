@@ -1,0 +1,76 @@
+"""Parts of a graph that are repeated for blocks of their operands, some of them inside of others,
+against numpy and against the same without blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.codegen.base import REPEATED, SKIPPED
+from autotune.compiler.strip_lengths import drawn_values
+from autotune.errors import ModelError
+from autotune.graph.passes.open_row_strips import OpenRowStrips
+from autotune.graph.passes.row_strips import RowStrips
+from autotune.ops import OPS
+from autotune.placement.memory_plan import lifetimes
+from autotune.placement.partition import partition
+from autotune.placement.repeats import with_steps
+from autotune.placement.types import Partition
+from autotune.types import Attrs, TensorType
+from tests.unit.compiler.test_open_row_strips import in_strips, parts
+
+BODY = (
+    ("add", ("m0", "f0"), "a", ()),
+    ("slice", ("a",), "b", (("starts", (0, 1)), ("steps", (1, 1)), ("stops", (2, 3)))),
+)
+
+
+def attrs(count: int) -> Attrs:
+    return {
+        "moving": 1, "axis": 1, "count": count, "starts": (1,), "steps": (2,), "lengths": (4,),
+        "body": BODY,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_blocks_overlap_where_they_read_and_lie_side_by_side_where_they_write(count: int) -> None:
+    x, y = np.arange(20, dtype=np.float32).reshape(2, 10), np.ones(1, np.float32)
+    made = OPS.get("blocks").reference([x, y], attrs(count))
+    inner = x[:, 2 : 2 + 2 * count] + 1
+    np.testing.assert_array_equal(made, inner)
+    types = [TensorType(dtype="float32", shape=a.shape) for a in (x, y)]
+    assert OPS.get("blocks").infer(types, attrs(count)).shape == made.shape
+
+
+def test_what_does_not_move_is_refused() -> None:
+    kind = TensorType(dtype="float32", shape=(2, 10))
+    for wrong in ({"moving": 0}, {"moving": 3}, {"steps": (1, 2)}):
+        with pytest.raises(ModelError):
+            OPS.get("blocks").infer([kind, kind], {**attrs(1), **wrong})
+
+
+def cut() -> Partition:
+    opened = parts()
+    step = OpenRowStrips(estimate=RowStrips(cache_bytes=0), rows=8)
+    found = step.run(opened.graph, drawn_values(opened.symbols, 4))
+    assert found is not None
+    return with_steps(partition(found.graphs[0]), lambda graph: graph)
+
+
+def test_strips_are_repeated_inside_of_images() -> None:
+    """As many trips as there are images, and strips but for two, perhaps none."""
+    images, strips = cut().repeats
+    assert images.first <= strips.first <= strips.last <= images.last
+    assert "N" in str(images.trips)
+    assert "H" in str(strips.trips)
+    (_, plan) = in_strips().plans
+    assert [plan.table.drivers.count(name) for name in (REPEATED, SKIPPED)] == [2, 1]
+
+
+def test_zeros_around_what_strips_hand_on_are_written_before_the_first_of_them() -> None:
+    """And so nothing else lies there until the last one is done."""
+    made = cut()
+    images, strips = made.repeats
+    haloed = {name for name, storage in made.storages.items() if storage.zeroed}
+    lives = {name: life for name, life in lifetimes(made).items() if name in haloed}
+    assert set(lives.values()) == {(images.first, images.last), (strips.first, strips.last)}
