@@ -143,8 +143,10 @@ class Guard:
     def _copy_wal(self) -> bool:
         """Whether all of it was: without waiting for readers, what they still need is copied the
         next time."""
-        cursor = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        busy, frames, copied = cursor.fetchone()
+        try:
+            cursor = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            busy, frames, copied = cursor.fetchone()
+        finally:
+            self._place.note()  # a full disk takes a part of it, which is this writer's too
         self._appended = 0
-        self._place.note()
         return not busy and frames == copied
