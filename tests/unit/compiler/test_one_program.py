@@ -61,7 +61,7 @@ def test_any_sizes_equal_onnx_runtime(caplog: pytest.LogCaptureFixture) -> None:
     assert repr(model).endswith("compiled for all sizes>")
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_attention_over_any_sequence(threads: int) -> None:
     """Blocks of keys: none whole, some, and a last one that is not. Threads share extents that
     differ from call to call."""
