@@ -30,7 +30,12 @@ from tests.unit.codegen.kernels import run_kernel
 from tests.unit.compiler.open_models import attention, convolutions, detector, windows
 
 IMAGES = {"N": (1, 3), "H": (8, 64, 4), "W": (8, 64, 4)}
-MODELS = ((convolutions, IMAGES), (detector, IMAGES), (windows, IMAGES), (attention, {"B": (1, 4), "S": (1, 40)}))
+MODELS = (
+    (convolutions, IMAGES),
+    (detector, IMAGES),
+    (windows, IMAGES),
+    (attention, {"B": (1, 4), "S": (1, 40)}),
+)
 TOLERANCE = {"float32": 2e-4, "bfloat16": 0.03, "int8": 2e-3}
 """Of the largest value; of bytes, one more."""
 DRAWS = 60
