@@ -135,6 +135,7 @@ def _compiled(model: Any, args: Any, named: Any, expected: Any) -> Row:
     handler = logging.Handler()
     handler.emit = lambda r: lines.append(r.getMessage())  # type: ignore[method-assign]
     logging.getLogger("autotune.torch").addHandler(handler)
+    torch._dynamo.utils.counters.clear()
     compiled = torch.compile(model, backend="autotune", options=PLAIN)
     torch.manual_seed(1)
     start = time.process_time()

@@ -4,6 +4,7 @@ those that would be skipped. A summary at the end names what was skipped, and wh
 from __future__ import annotations
 
 import collections
+import gc
 import logging
 import os
 import signal
@@ -33,6 +34,18 @@ def pytest_configure() -> None:
     program that a test starts and interrupts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay until the end: looking for garbage among them while they are made
+    takes a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

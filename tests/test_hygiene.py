@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +21,16 @@ def files(*folders: str) -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
 
 
+@functools.cache
+def trees() -> tuple[tuple[str, ast.Module], ...]:
+    """Name and syntax of every file of the product."""
+    return tuple((name, ast.parse(text)) for name, text in files(*PRODUCT))
+
+
 def nodes() -> Iterator[tuple[str, ast.AST]]:
     """Every node of the product's syntax, with where it is."""
-    for name, text in files(*PRODUCT):
-        for node in ast.walk(ast.parse(text)):
+    for name, tree in trees():
+        for node in ast.walk(tree):
             yield f"{name}:{getattr(node, 'lineno', 1)}", node
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from autotune.runtime.model import CompiledModel
     from autotune.runtime.sized import SizedModel
 
-SUFFIX = ".model"
-
 
 def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes", "ranges")
@@ -56,7 +54,7 @@ def default_output(model: str) -> str:
     from autotune.frontend import ZOO_PREFIX
 
     name = model.removeprefix(ZOO_PREFIX)
-    return f"{name}{SUFFIX}" if name != model else str(Path(model).with_suffix(SUFFIX))
+    return f"{name}{opt.SUFFIX}" if name != model else str(Path(model).with_suffix(opt.SUFFIX))
 
 
 def run(options: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ def _read_settings(options: argparse.Namespace) -> TuneSettings:
 
 
 FLAGS = {
-    "model": Flag("model", metavar="MODEL", help="an .onnx or .tflite file, or zoo:NAME"),
+    "model": Flag("model", metavar="MODEL", help="an .onnx, .tflite or .pt2 file, or zoo:NAME"),
     "shapes": Flag(
         "--shape",
         _read_shapes,

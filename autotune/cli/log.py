@@ -141,13 +141,12 @@ def _merge(options: argparse.Namespace) -> None:
 
 
 def _is_same(name: str, other: str) -> bool:
-    from autotune.db.engines import file_of
+    from autotune.db import files
 
-    files = file_of(name), file_of(other)
-    if None in files:
+    first, second = files.file_of(name), files.file_of(other)
+    if first is None or second is None:
         return name == other
-    first, second = (file.resolve() for file in files if file is not None)
-    return first == second
+    return first.resolve() == second.resolve()
 
 
 def _add(options: argparse.Namespace, items: Iterator[tuple[str, Item]], source: str) -> None:

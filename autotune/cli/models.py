@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotune.cli import flags
@@ -83,10 +84,12 @@ def compiled_or_sized(options: argparse.Namespace) -> CompiledModel | SizedModel
 def _compiled(
     options: argparse.Namespace, compiling: Callable[[CompileRequest], Compiled]
 ) -> CompiledModel | SizedModel | Compiled:
+    from autotune.cli.options import SUFFIX
     from autotune.runtime.artifact import load
     from autotune.runtime.image_file import is_artifact
 
-    if is_artifact(options.model):
+    named_so = Path(options.model).suffix == SUFFIX and Path(options.model).exists()
+    if named_so or is_artifact(options.model):
         _check_free_of_choices(options)
         return load(options.model)
     from autotune.cli.options import COMPILED_TOO, cache_dir

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
-COMPILED_TOO = "an .onnx or .tflite file, zoo:NAME or a compiled model"
+COMPILED_TOO = "an .onnx, .tflite or .pt2 file, zoo:NAME or a compiled model"
+SUFFIX = ".model"
+"""Ending of compiled models' names."""
 MAX_PRIORITY = 100
 """Largest priority, up or down, that the farm's messages allow."""
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
@@ -59,10 +61,13 @@ def check_device(options: argparse.Namespace) -> None:
 
 
 def check_output(options: argparse.Namespace) -> None:
-    """Raise ConfigError where what is written would take the place of what is read."""
+    """Raise ConfigError where what is written has no name, or would take the place of what is
+    read."""
     output = getattr(options, "output", None)
-    if not output:
+    if output is None:
         return
+    if not output:
+        raise ConfigError("-o: an empty path; expected a name for what is written")
     given = [getattr(options, name, None) or () for name in ("log", "model", "models", "machine")]
     read = [name for one in given for name in ((one,) if isinstance(one, str) else one)]
     for name in read:

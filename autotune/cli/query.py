@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from autotune.cli import flags, selecting, tables
@@ -53,10 +52,10 @@ def run(options: argparse.Namespace) -> None:
 
 def _find(log: str, wanted: Selection, options: argparse.Namespace) -> Found:
     top, history = options.top, options.history
-    path = Path(log)
-    if not files.is_url(log) and not files.exists(path):
+    path = files.file_of(log)
+    if path is not None and not files.exists(path):
         raise files.missing(log)
-    if not files.is_url(log) and not files.is_text(path) and not files.trouble(path):
+    if path is not None and not files.is_text(path) and not files.trouble(path):
         damage = Damage(log)
         found = query_file(path, wanted, top=top, over_time=history, damage=damage)
         damage.tell()

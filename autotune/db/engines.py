@@ -19,16 +19,9 @@ PAUSE_S = 0.5
 """A connection used within this time is taken to be good."""
 
 
-def file_of(path_or_url: str) -> Path | None:
-    """The file of a log that is one: a path, or a URL of SQLite."""
-    if path_or_url.startswith("sqlite:"):
-        return Path(path_or_url.partition(":///")[2])
-    return None if files.is_url(path_or_url) else Path(path_or_url)
-
-
 def engine(path_or_url: str, *, write: bool) -> Engine:
     """An engine that connects when it is first used."""
-    path = file_of(path_or_url)
+    path = files.file_of(path_or_url)
     return _of_url(path_or_url) if path is None else _of_file(path, write=write)
 
 

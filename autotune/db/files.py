@@ -37,6 +37,22 @@ def is_url(path_or_url: str) -> bool:
     return "://" in path_or_url
 
 
+def file_of(path_or_url: str) -> Path | None:
+    """The file of a log that is one: a path, or a URL of SQLite. Raises LogError for an empty
+    one, which would be the current folder."""
+    name = path_or_url
+    if name.startswith("sqlite:"):
+        name = name.partition(":///")[2]
+    elif is_url(name):
+        return None
+    if not name:
+        raise LogError(
+            f"tuning log {path_or_url!r}: an empty path; expected a file, or "
+            "postgresql://user@host/database"
+        )
+    return Path(name)
+
+
 def exists(path: Path) -> bool:
     """Whether the file is there with something in it; a missing directory is just missing."""
     try:
@@ -108,6 +124,8 @@ def check_writable(path: Path) -> None:
     folder = path.parent
     if not folder.is_dir():
         raise LogError(f"tuning log {path}: directory {folder} does not exist; create it first")
+    if path.exists() and not path.is_file():
+        raise LogError(f"tuning log {path}: neither a file nor a new name; give another --log")
     for place in (folder, path):
         if place.exists() and not os.access(place, os.W_OK, effective_ids=True):
             raise LogError(f"tuning log {path}: {place} is read-only; give another --log")

@@ -87,8 +87,10 @@ class WriterLock:
         except (ValueError, KeyError, TypeError):
             return "it has just started"
 
-    def release(self) -> None:
-        """Let the next writer in. The file stays: removing it would let two writers in at once."""
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._file, 0)
+    def release(self, *, settled: bool = True) -> None:
+        """Let the next writer in. The file stays: removing it would let two writers in at once.
+        What it says stays too, as a killed writer's, where the log's last checkpoint failed."""
+        if settled:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, 0)
         os.close(self._file)

@@ -31,7 +31,7 @@ class Reader:
 
 def open_reader(path_or_url: str, damage: Damage, *, salvage_ok: bool) -> Reader:
     """Raises LogError; without `salvage_ok` for a file too that is damaged."""
-    path, name = engines.file_of(path_or_url), files.shown(path_or_url)
+    path, name = files.file_of(path_or_url), files.shown(path_or_url)
     left = LeftBehind()
     if path is not None:
         if not files.exists(path):

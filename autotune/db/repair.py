@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, delete, select, text
 
-from autotune.db import codec, engines, files, seals
+from autotune.db import codec, files, seals
 from autotune.db.clock import utc_now
 from autotune.db.damage import Damage
 from autotune.db.lock import WriterLock
@@ -42,7 +42,7 @@ class Repaired:
 
 def check(path_or_url: str) -> tuple[int, Damage]:
     """How many records of a log are whole, and what is not. Raises LogError where it is none."""
-    name, path = files.shown(path_or_url), engines.file_of(path_or_url)
+    name, path = files.shown(path_or_url), files.file_of(path_or_url)
     damage = Damage(name)
     if path is not None:
         _check_there(path)
@@ -63,7 +63,7 @@ def repair(path_or_url: str) -> Repaired | None:
     _, damage = check(path_or_url)
     if not len(damage):
         return None
-    path = engines.file_of(path_or_url)
+    path = files.file_of(path_or_url)
     if path is None:
         return _repair_server(path_or_url, damage)
     files.check_writable(path)

@@ -56,7 +56,7 @@ class TuningLog:
         what = "a path or an SQLAlchemy URL"
         path_or_url = arguments.place("log", path_or_url, what, LogError)
         self.name = files.shown(path_or_url)
-        self.path = engines.file_of(path_or_url)
+        self.path = files.file_of(path_or_url)
         self._url = path_or_url
         self._read_only = read_only
         self._now = now
@@ -214,12 +214,12 @@ class TuningLog:
             raise trouble
 
     def _close(self) -> LogError | None:
-        trouble = None
+        trouble, settled = None, True
         if self._guard is not None:
             try:
                 self._guard.checkpoint(last=True)
             except LogError as error:
-                trouble = error
+                trouble, settled = error, isinstance(error, LostLogError)
             self._guard.release()
             self._guard = None
         if self._direct is not None:
@@ -229,7 +229,7 @@ class TuningLog:
             self._engine.dispose()
             self._engine = None
         if self._lock is not None:
-            self._lock.release()
+            self._lock.release(settled=settled)
             self._lock = None
         if self._copy is not None:
             self._copy.cleanup()

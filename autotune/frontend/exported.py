@@ -8,6 +8,7 @@ A buffer that the program writes is an input and an output of its own: who runs 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import warnings
 import zipfile
@@ -52,10 +53,16 @@ def read_exported(path: str | os.PathLike[str]) -> ExportedProgram:
 
 @contextlib.contextmanager
 def _no_news() -> Iterator[None]:
-    """Without PyTorch's warnings to itself of what it will drop."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        yield
+    """Without PyTorch's warnings to itself of what it will drop, and without the stack that its
+    reader logs of a damaged file before it raises."""
+    logger = logging.getLogger(torch.export.__name__)
+    silent, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        logger.disabled = silent
 
 
 class ExportedModel:

@@ -104,14 +104,14 @@ class BatchExecutor:
 
     def profile(self, target: Target) -> DeviceProfile:
         """Measured by the runner on its own cores. Raises DeviceError."""
-        runner = self._start(self._threads_of(target))
+        runner = self._start(self._threads_of(target), building=False)
         reply = self._asked(runner, "profile", target, PROFILE_TIMEOUT_S)
         return dataclasses.replace(DeviceProfile.from_json(reply["profile"]), device=self._device)
 
     def facts(self, target: Target) -> MachineFacts | None:
         """What micro-benchmarks find on all cores; None where there are none for such a device.
         Raises DeviceError."""
-        runner = self._start(len(self._cores))
+        runner = self._start(len(self._cores), building=False)
         reply = self._asked(runner, "facts", target, FACTS_TIMEOUT_S)
         return None if reply["facts"] is None else MachineFacts.from_json(reply["facts"])
 
@@ -187,8 +187,9 @@ class BatchExecutor:
         """Cores that a run needs: for a device all, where its driver compiles or computes."""
         return len(self._cores) if target.kind in DEVICE_KINDS else target.threads
 
-    def _start(self, threads: int) -> WorkerProcess:
-        """Workers placed for kernels of this many threads; the runner is answering."""
+    def _start(self, threads: int, *, building: bool = True) -> WorkerProcess:
+        """Workers placed for kernels of this many threads; the runner is answering. Builders that
+        nothing is built by would only disturb what is measured."""
         if self._closed:
             raise DeviceError(f"{self._device}: the runner is closed; open a new one")
         plan = plan_cores(self._cores, threads)
@@ -199,7 +200,7 @@ class BatchExecutor:
             if self._builds is None:
                 self._start_builders(plan.builders)
         assert self._runner is not None
-        for builder in self._builders:
+        for builder in self._builders if building else ():
             builder.start()  # imports while the runner does
         try:
             self._runner.ready()

@@ -130,7 +130,16 @@ class Index:
 
     def substitute(self, env: Mapping[str, Index]) -> Index:
         """Replace loop variables by indices."""
-        return combined(((_substitute_atom(atom, env), c) for atom, c in self.terms), self.const)
+        terms: list[tuple[Atom, int]] = []
+        const = self.const
+        for atom, c in self.terms:
+            new = env.get(atom) if isinstance(atom, str) else _substitute_atom(atom, env)
+            if new is None:
+                terms.append((atom, c))
+            else:
+                const += new.const * c
+                terms += [(a, k * c) for a, k in new.terms]
+        return affine(terms, const)
 
 
 IndexLike = Index | int | str
@@ -160,6 +169,9 @@ def combined(parts: Iterable[tuple[Index, int]], const: int) -> Index:
 
 def affine(terms: Iterable[tuple[Atom, int]], const: int) -> Index:
     """The sum of terms, in the one order that equal sums have: variables first."""
+    terms = list(terms)
+    if len(terms) < 2:
+        return Index(tuple(terms) if terms and terms[0][1] else (), const)
     total: dict[Atom, int] = {}
     for atom, c in terms:
         total[atom] = total.get(atom, 0) + c
@@ -174,9 +186,7 @@ def _order(term: tuple[Atom, int]) -> tuple[int, str]:
     return (0, atom) if isinstance(atom, str) else (1, repr(atom))
 
 
-def _substitute_atom(atom: Atom, env: Mapping[str, Index]) -> Index:
-    if isinstance(atom, str):
-        return env.get(atom) or Index(((atom, 1),))
+def _substitute_atom(atom: FloorDiv | Mod | Clamp | LoadIndex, env: Mapping[str, Index]) -> Index:
     if isinstance(atom, FloorDiv):
         return atom.index.substitute(env) // atom.divisor
     if isinstance(atom, Mod):

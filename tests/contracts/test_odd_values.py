@@ -10,9 +10,8 @@ from tests.contracts.odd_values import BACKENDS, GROUPS
 
 FAST = {
     "native": tuple(GROUPS),
-    "strict": ("elementwise",),
     "sm_80": ("reductions", "places"),
-    "c": ("images", "places"),
+    "c": ("places",),
 }
 SLOW = [(b, g) for b in BACKENDS for g in GROUPS if g not in FAST.get(b, ())]
 UNTRIED = {"to_float16", "recur", "blocks"}

@@ -34,10 +34,24 @@ def targets() -> list[Target]:
     return [target for target in TARGETS if runs_here(target)]
 
 
+FAST = (
+    "argmax of columns", "avg pool", "batched", "conv 1x1", "conv 3x3 residual", "conv stride",
+    "depthwise", "large windows of planes", "layer_norm", "matmul", "matmul of bytes",
+    "matmul of inputs", "max pool of planes", "mean of affine", "mean pool of planes",
+    "scan of rows", "scatter", "softmax", "softmax of columns", "sums over far rows", "top_k",
+    "windows of planes",
+)  # fmt: skip
+"""Tasks of every rule and kind of sum; all others, too, have many configs among the slow tests."""
+MANY = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    "configs", [1, pytest.param(40, marks=pytest.mark.slow, id="many configs")]
+    ("name", "configs"),
+    [
+        *((name, 1) for name in FAST),
+        *(pytest.param(name, 40, marks=MANY) for name in sorted(CPU_TASKS.keys() - {ATTENTION})),
+    ],
 )
-@pytest.mark.parametrize("name", sorted(CPU_TASKS.keys() - {ATTENTION}))
 def test_the_bits_are_the_same(targets: list[Target], name: str, configs: int) -> None:
     made = CPU_TASKS[name]
     arrays, want = arrays_of(made)

@@ -65,6 +65,8 @@ def import_tflite(
         what = f"model {os.fspath(source)!r}"
         try:
             source = Path(source).read_bytes()
+        except FileNotFoundError:
+            raise ModelError(f"{what}: there is no such file; check the path") from None
         except OSError as error:
             raise ModelError(f"{what} cannot be read: {error.strerror}; expected a file") from None
     if source[4:8] != IDENTIFIER:

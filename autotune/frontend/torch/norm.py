@@ -12,8 +12,7 @@ from autotune.frontend.torch.context import AtenCall, aten
 
 
 @aten("_native_batch_norm_legit_no_training", "native_batch_norm", "_native_batch_norm_legit",
-      "cudnn_batch_norm", "batch_norm", "_batch_norm_no_update",
-      "_batch_norm_with_update_functional")  # fmt: skip
+      "cudnn_batch_norm", "batch_norm", "_batch_norm_no_update")  # fmt: skip
 def batch_norm(n: AtenCall) -> str | tuple[str | None, ...]:
     """x * a + b with a and b per channel, constants where the parameters are."""
     x = n.value("input")
@@ -47,12 +46,12 @@ def _of_the_batch(n: AtenCall, x: str) -> tuple[str, str, str]:
     return y, n.reshape(mean, channels), n.reshape(inverse, channels)
 
 
-@aten("_native_batch_norm_legit_functional")
+@aten("_native_batch_norm_legit_functional", "_batch_norm_with_update_functional")
 def batch_norm_that_remembers(n: AtenCall) -> tuple[str | None, ...]:
-    """(the result, the batch's mean and reciprocal root, running mean and variance as they are
-    afterwards)."""
+    """(the result, the batch's mean and reciprocal root, what some add, running mean and variance
+    as they are afterwards)."""
     x, (mean, variance) = n.value("input"), (n.value("running_mean"), n.value("running_var"))
-    if not n.arg("training"):
+    if n.has("training") and not n.arg("training"):
         raise UnsupportedOpError("nothing is remembered without training")
     count = math.prod(n.shape(x)) // n.shape(x)[1]
     if count < 2:
@@ -61,7 +60,8 @@ def batch_norm_that_remembers(n: AtenCall) -> tuple[str | None, ...]:
     square = n.op("reciprocal", n.op("mul", inverse, inverse))
     spread = n.op("sub", square, n.like(n.number("eps", 1e-5), square))
     spread = n.op("mul", spread, n.like(count / (count - 1), spread))
-    return y, of_batch, inverse, _moved(n, mean, of_batch), _moved(n, variance, spread)
+    others = [None] * (len(n.result) - 5)
+    return y, of_batch, inverse, *others, _moved(n, mean, of_batch), _moved(n, variance, spread)
 
 
 def _moved(n: AtenCall, running: str, new: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -124,9 +126,43 @@ def test_a_folder_is_no_model_and_no_log(folder: Path, capsys: Captured) -> None
 def test_a_model_that_does_not_exist_is_not_taken_for_a_format(capsys: Captured) -> None:
     message = refused(capsys, "bench", "tiny.model")
     assert (
-        "does not exist; expected an .onnx or .tflite file, zoo:NAME or a compiled model"
+        "does not exist; expected an .onnx, .tflite or .pt2 file, zoo:NAME or a compiled model"
         in message
     )
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_an_empty_artifact_is_no_model_of_another_kind(command: str, capsys: Captured) -> None:
+    Path("empty.model").touch()
+    given = ("--random",) if command == "run" else ()
+    message = refused(capsys, command, "empty.model", *given)
+    assert "not a compiled model, or is damaged" in message
+
+
+def test_an_archive_that_is_no_program_is_one_line(capsys: Captured) -> None:
+    """PyTorch's reader logs a stack of its own before it raises."""
+    with zipfile.ZipFile("other.pt2", "w") as archive:
+        archive.write("x.npy")
+    assert "no program of torch.export" in refused(capsys, "tasks", "other.pt2")
+
+
+@pytest.mark.parametrize("name", ["none.pt2", "none.tflite"])
+def test_a_file_that_is_not_there(name: str, capsys: Captured) -> None:
+    assert f"{name}': there is no such file; check the path" in refused(capsys, "tasks", name)
+
+
+@pytest.mark.parametrize("command", [("query",), ("compile", "tiny.onnx"), ("log", "stats")])
+@pytest.mark.parametrize("log", ["", "sqlite:///"])
+def test_an_empty_path_is_not_the_current_folder(
+    command: tuple[str, ...], log: str, capsys: Captured
+) -> None:
+    assert "empty" in refused(capsys, *command, "--log", log)
+    assert "-o: an empty path" in refused(capsys, "compile", "tiny.onnx", "-o", "")
+
+
+def test_a_device_is_no_log(capsys: Captured) -> None:
+    message = refused(capsys, "tune", "tiny.onnx", "--trials", "1", "--log", os.devnull)
+    assert "neither a file nor a new name; give another --log" in message
 
 
 def test_a_log_of_a_newer_release_is_left_alone(capsys: Captured) -> None:

@@ -62,7 +62,7 @@ def test_an_earlier_artifact_is_replaced_as_with_a_name(folder: Path) -> None:
         (["none.onnx"], "there is no file 'none.onnx'"),
         (["zoo:none"], "there is no zoo model 'none'"),
         (["zoo:"], "there is no zoo model ''"),
-        ([""], "does not exist; expected an .onnx or .tflite file"),
+        ([""], "does not exist; expected an .onnx, .tflite or .pt2 file"),
         (["models"], "has another ending"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -56,9 +58,15 @@ def test_writing_in_place_changes_nothing(
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("kernel", [1, 3])
-@pytest.mark.parametrize("channels", [5, 16, 33])
+FAST = ((1, 1, 16), (1, 3, 5), (2, 1, 33), (2, 3, 16))
+"""Each number of threads, side of windows, and remainder of channels."""
+ALL = itertools.product((1, 2), (1, 3), (5, 16, 33))
+
+
+@pytest.mark.parametrize(
+    ("threads", "kernel", "channels"),
+    [pytest.param(*case, marks=() if case in FAST else pytest.mark.slow) for case in ALL],
+)
 def test_a_residual_is_written_over(threads: int, kernel: int, channels: int) -> None:
     """Blocks of two convolutions, each adding its input to its result, direct and tiled."""
     n = Net()

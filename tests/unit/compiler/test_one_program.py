@@ -61,7 +61,7 @@ def test_any_sizes_equal_onnx_runtime(caplog: pytest.LogCaptureFixture) -> None:
     assert repr(model).endswith("compiled for all sizes>")
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_attention_over_any_sequence(threads: int) -> None:
     """Blocks of keys: none whole, some, and a last one that is not. Threads share extents that
     differ from call to call."""
@@ -147,14 +147,16 @@ def test_a_size_outside_of_its_range_is_refused() -> None:
 
 def test_sizes_that_need_more_memory_than_there_is_are_refused() -> None:
     """Before anything is allocated: the input takes no memory, either."""
-    model = autotune.compile(NETWORK, ranges={"N": (1, 1 << 20), "H": (8, 1 << 15), "W": (8, 96)})
+    relu = rows_model([onnx.helper.make_node("Relu", ["x"], ["y"])], "N", 3, "H", "W")
+    model = autotune.compile(relu, ranges={"N": (1, 1 << 20), "H": (8, 1 << 15), "W": (8, 96)})
     x = np.broadcast_to(np.float32(0), (1 << 20, 3, 1 << 15, 96))
     with pytest.raises(ModelError, match=r"a run at N=1048576, H=32768, W=96 takes .* GiB, this"):
         model.run({"x": x})
 
 
 def test_a_closed_model_says_so() -> None:
-    model = autotune.compile(convolutions(), ranges={"N": (1, 2), "H": (8, 8), "W": (8, 16)})
+    relu = rows_model([onnx.helper.make_node("Relu", ["x"], ["y"])], "N", 3, "H", "W")
+    model = autotune.compile(relu, ranges={"N": (1, 2), "H": (8, 8), "W": (8, 16)})
     assert isinstance(model, SizedModel)
     model.run({"x": image(1, 8, 8)})
     model.close()

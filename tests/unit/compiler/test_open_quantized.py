@@ -116,8 +116,8 @@ SLOW = pytest.mark.slow
 CASES = [
     pytest.param(image_net, "qdq"),
     pytest.param(attention_net, "qdq"),
-    pytest.param(image_net, "dynamic"),
     pytest.param(attention_net, "dynamic"),
+    pytest.param(image_net, "dynamic", marks=SLOW),
     pytest.param(image_net, "qop", marks=SLOW),
     pytest.param(image_net, "signed", marks=SLOW),
     pytest.param(attention_net, "qop", marks=SLOW),

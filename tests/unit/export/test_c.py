@@ -40,8 +40,8 @@ def test_it_compiles_without_warnings_and_computes_what_the_model_does(
     model = autotune.compile("zoo:tiny", target=source_target(target))
     exported(model, tmp_path, format="c")
     for command in (
-        ["cc", *C_FLAGS, "main.c", "model.c", "-lm", "-o", "main"],
         ["cc", *C_FLAGS, "-c", "model.c"],
+        ["cc", *C_FLAGS, "main.c", "model.o", "-lm", "-o", "main"],
         *CLANG,
     ):
         subprocess.run(command, cwd=tmp_path, check=True)

@@ -125,8 +125,12 @@ def test_a_board_gives_the_reference_kernels_bytes(folder: Path, core: str) -> N
 @pytest.mark.parametrize(
     ("target", "compiler"),
     [
-        pytest.param("cortex-m33", ["arm-none-eabi-gcc"], marks=needs("cortex-m")),
-        pytest.param("cortex-m7", ["arm-none-eabi-gcc"], marks=needs("cortex-m")),
+        pytest.param(
+            "cortex-m33", ["arm-none-eabi-gcc"], marks=[needs("cortex-m"), pytest.mark.slow]
+        ),
+        pytest.param(
+            "cortex-m7", ["arm-none-eabi-gcc"], marks=[needs("cortex-m"), pytest.mark.slow]
+        ),
         pytest.param("cortex-m55", ["arm-none-eabi-gcc"], marks=needs("cortex-m")),
         pytest.param(
             "rv32imac",
@@ -168,9 +172,13 @@ def test_other_cores_code_compiles_without_a_warning(
     ("target", "triple", "cpu"),
     [
         ("cortex-m4", "thumb-freestanding-eabi", "cortex_m4"),
-        ("cortex-m33", "thumb-freestanding-eabi", "cortex_m33"),
+        pytest.param(
+            "cortex-m33", "thumb-freestanding-eabi", "cortex_m33", marks=pytest.mark.slow
+        ),
         ("cortex-m55", "thumb-freestanding-eabihf", "cortex_m55"),
-        ("rv32imac", "riscv32-freestanding", "generic_rv32+m+a+c"),
+        pytest.param(
+            "rv32imac", "riscv32-freestanding", "generic_rv32+m+a+c", marks=pytest.mark.slow
+        ),
         ("rv32imac-v", "riscv32-freestanding", "generic_rv32+m+a+c+zve32x"),
     ],
 )  # fmt: skip

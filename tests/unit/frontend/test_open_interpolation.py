@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,7 +65,15 @@ def test_nearest(nearest: str) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "coordinate"),
-    [*itertools.product(("linear", "cubic"), COORDINATES), ("linear", "pytorch_half_pixel")],
+    [
+        ("linear", "pytorch_half_pixel"),
+        ("linear", "half_pixel"),
+        ("cubic", "align_corners"),
+        pytest.param("linear", "align_corners", marks=pytest.mark.slow),
+        pytest.param("linear", "asymmetric", marks=pytest.mark.slow),
+        pytest.param("cubic", "half_pixel", marks=pytest.mark.slow),
+        pytest.param("cubic", "asymmetric", marks=pytest.mark.slow),
+    ],
 )
 def test_mixed(mode: str, coordinate: str) -> None:
     lead = (1, 2, 3)

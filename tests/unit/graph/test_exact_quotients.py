@@ -20,6 +20,9 @@ from search_spaces.cpu.contraction.shape import contraction_of
 from tests.unit.graph.nets import Net
 from tests.unit.graph.test_passes import run
 
+ROWS = 8
+"""Few: rows that are divided by the lengths of all others become as many times as many numbers."""
+
 
 def length(n: Net, x: str) -> str:
     return n.op("sqrt", n.op("reduce_sum", n.op("mul", x, x), axes=(1,), keepdims=True))
@@ -38,13 +41,13 @@ QUOTIENTS: dict[str, tuple[Callable[[Net, str], str], bool]] = {
     "length of all": (
         lambda n, x: n.op(
             "div", x, n.op("sqrt", n.op("reduce_sum", n.op("reshape", n.op("mul", x, x),
-                                        shape=(1, 512, 512)), axes=(1, 2), keepdims=True))),
+                                        shape=(1, ROWS, 512)), axes=(1, 2), keepdims=True))),
         False,
     ),
     "lengths of rows apart": (
         lambda n, x: n.op(
             "div", x, n.op("sqrt", n.op("reduce_sum", n.op("reshape", n.op("mul", x, x),
-                                        shape=(512, 1, 512)), axes=(1, 2), keepdims=True))),
+                                        shape=(ROWS, 1, 512)), axes=(1, 2), keepdims=True))),
         True,
     ),
     "power": (
@@ -78,7 +81,7 @@ QUOTIENTS: dict[str, tuple[Callable[[Net, str], str], bool]] = {
 @pytest.mark.parametrize("name", QUOTIENTS)
 def test_products_are_exact_where_their_small_values_are_divided_by(name: str) -> None:
     n, (quotient, exact) = Net(), QUOTIENTS[name]
-    x = n.op("matmul", n.feed("x", 512, 256), n.weights(256, 512))
+    x = n.op("matmul", n.feed("x", ROWS, 256), n.weights(256, 512))
     found = run(ExactQuotients(), n.graph(quotient(n, x)))
     (product,) = (node for node in found.nodes if node.op == "matmul")
     assert bool(product.attributes.get(EXACT)) == exact

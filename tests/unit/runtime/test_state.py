@@ -247,7 +247,7 @@ def test_wrong_states_are_one_line(state: Any, initial: Any, message: str) -> No
             made.session({"h": "hn"}).run({"h": np.ones((3, 8)), **feeds("fixed", 0)})
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_decoder_grows(turned: bool) -> None:
     """Prompts of several lengths, then a token at a time, past two capacities."""
     pytest.importorskip("torch")

@@ -68,6 +68,9 @@ CASES: list[Case] = [
     ("normalized by what is remembered", lambda x, m, v, w: torch.ops.aten
      ._native_batch_norm_legit_functional(x, w, m, m, v, True, 0.3, 1e-5),
      (IMAGE, ROW, ROW.abs(), ROW + 1)),
+    ("normalized by its own", lambda x, m, v, w: torch.ops.aten
+     ._batch_norm_with_update_functional(x, w, m, m, v, 0.3, 1e-5)[0],
+     (IMAGE, ROW, ROW.abs(), ROW + 1)),
     ("beside none", lambda x, y: (torch.fmax(x, y), torch.fmin(x, y), torch.copysign(y, x)),
      (torch.tensor([1, math.nan, -0.0, math.nan]), torch.tensor([math.nan, 2, 3, math.nan]))),
     ("triangles of places", lambda x: x[torch.tril_indices(3, 4, -1).unbind()]

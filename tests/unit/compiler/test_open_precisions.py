@@ -1,4 +1,5 @@
-"""Models of open sizes in int8: one program on bytes for all sizes, by samples of any of them."""
+"""Models of open sizes in bfloat16 and int8: one program for all sizes, on bytes by samples of any
+of them."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import helper
 
 import autotune
 from autotune.compiler.open_samples import DRAWN_ELEMENTS, open_samples
@@ -17,7 +19,14 @@ from autotune.runtime.sized import SizedModel
 from autotune.size_ranges import SizedType, SizeRange
 from autotune.tuner.api import tune
 from autotune.types import Array
-from tests.unit.compiler.open_models import attention, convolutions, detector
+from tests.unit.compiler.open_models import (
+    FLOAT,
+    attention,
+    convolutions,
+    detector,
+    model_of,
+    weight,
+)
 from tests.unit.compiler.test_open_recurrent import layer
 
 RANGES = {"N": (1, 3), "H": (8, 64, 4), "W": (8, 64, 4)}
@@ -30,6 +39,19 @@ def image(*shape: int) -> dict[str, Array]:
 def tokens(*shape: int) -> dict[str, Array]:
     rng = np.random.default_rng(shape[-1])
     return {"ids": rng.integers(0, 50, shape), "mask": np.zeros(shape, np.float32)}
+
+
+def windows() -> onnx.ModelProto:
+    """Images that keep their size, so that every place of the last window is seen."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1] * 4),
+        node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "w2"], ["c"], pads=[2] * 4, group=4),
+        node("Conv", ["c", "w3"], ["y"], pads=[1] * 4),
+    ]
+    weights = [weight("w1", 16, 3, 3, 3), weight("w2", 32, 4, 5, 5), weight("w3", 8, 32, 3, 3)]
+    return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 8, "H", "W"], weights)
 
 
 def peer(proto: onnx.ModelProto, feeds: dict[str, Array]) -> Array:
@@ -58,6 +80,10 @@ def noise(got: Array, want: Array) -> float:
             attention, None, [tokens(1, 9), tokens(3, 17), tokens(2, 40)],
             [tokens(4, 12), tokens(1, 33)],
         ),
+        (
+            windows, RANGES, [image(3, 3, 8, 16), image(1, 3, 64, 20)],
+            [image(1, 3, 12, 12), image(2, 3, 20, 64)],
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
@@ -73,6 +99,29 @@ def test_all_sizes_are_near_float32(
     for feeds in (*samples, *others):
         got, want = model.run(feeds)["y"], peer(proto, feeds)
         assert 0 < noise(got, want) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("made", "feeds"),
+    [
+        (convolutions, [image(1, 3, 8, 8), image(3, 3, 36, 20), image(2, 3, 12, 64)]),
+        (detector, [image(1, 3, 8, 8), image(2, 3, 32, 64)]),
+        (windows, [image(1, 3, 8, 8), image(2, 3, 20, 36), image(1, 3, 64, 64)]),
+        (attention, [tokens(1, 1), tokens(3, 17), tokens(2, 40)]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+@pytest.mark.parametrize("target", ["cpu", "x86-64-v3"])
+def test_bfloat16_is_near_float32_at_all_sizes(
+    made: Any, feeds: list[dict[str, Array]], target: str
+) -> None:
+    """Borders of strips too, where data are copied: their neighbours are no zeros."""
+    proto, ranges = made(), None if made is attention else RANGES
+    model = autotune.compile(proto, target=target, ranges=ranges, precision="bf16")
+    for each in feeds:
+        got, want = model.run(each)["y"], peer(proto, each)
+        assert noise(got, want) < 0.01
+        assert np.abs(got - want).max() < 0.03 * np.abs(want).max()
 
 
 def test_the_same_samples_give_what_a_compile_of_that_size_gives() -> None:
