@@ -118,6 +118,8 @@ class OpenTiles:
     group: int
     weight_bytes: int
     """Bytes that are read once for all tiles."""
+    tile_bytes: int
+    """Bytes of a tile that stages hand on: all tiles are written by one before the next reads."""
 
 
 class Rule(Protocol):

@@ -35,6 +35,10 @@ KERNELS = 6
 """Kernels of a task that take any number of tiles."""
 GROUPS = (2, 16)
 """Groups of tiles of the two samples from which a kernel's time at any number follows."""
+MEMORY_BYTES = 1 << 30
+"""A footprint that no cache holds."""
+MEMORY_SHARE = 0.1
+"""Share of a group's time from which on its way through memory is too much (chosen)."""
 UNIT_S = 1e-9
 """Seconds that predicted times are counted in."""
 
@@ -128,14 +132,25 @@ def _predicted(
     # Few tiles meet each panel of weights: what they take hides little of the panels' way here.
     start += float(machine.stream_s(tiles.weight_bytes, tiles.weight_bytes))
     pieces = ceil_div(tiles.count, tiles.group) * max(1, round(each / UNIT_S))
+    most = _most_tiles(tiles, machine, each)
     return TriedKernel(
         write=lambda: by_rule(_served(task, extents, lengths), machine, rule, config),
-        extents=extents,
-        lengths=lengths,
+        extents=(*extents, *(-tiles.count for _ in most)),
+        lengths=(*lengths, *(-number for number in most)),
         pieces=pieces + round(start / UNIT_S),
         seconds=UNIT_S,
         packing=packing_of(rule, config),
     )
+
+
+def _most_tiles(tiles: OpenTiles, machine: Machine, each: float) -> tuple[int, ...]:
+    """The most tiles that a kernel is for, if any number is too many: those that the last cache
+    holds between its stages, where a group takes `each` seconds and its way through memory much
+    of that."""
+    passed = 2 * tiles.group * tiles.tile_bytes
+    if float(machine.stream_s(passed, MEMORY_BYTES)) < MEMORY_SHARE * each:
+        return ()
+    return (machine.cache_bytes(3) // tiles.tile_bytes,)
 
 
 def _served(task: Task, extents: Sequence[int], lengths: Sequence[int]) -> Task:

@@ -85,6 +85,8 @@ class ImageChain:
                 _, left, _, right = ints(node, "pads")
                 attrs["pads"] = (low - first, left, end - high, right)
             main = _sliced(new, value, node, there, needed[number])
+            if held and not number and is_windowed(self.graph, node):
+                main = new.emit("copy", [main], node)  # zeros beside it have to lie in memory
             inputs = [
                 main
                 if i == self._main(number)

@@ -74,6 +74,7 @@ def open_tiles(
                 count=count,
                 group=group,
                 weight_bytes=points * c.reduce[2][1] * c.channels[1] * c.item_bytes,
+                tile_bytes=points * (c.reduce[2][1] + c.channels[1]) * c.item_bytes,
             )
 
 

@@ -13,6 +13,13 @@ from onnx import helper
 import autotune
 from autotune.compiler import open_building, open_tiles
 from autotune.compiler.open_kernels import TriedKernel
+from autotune.compiler.open_sizes import OpenParts
+from autotune.frontend import open_model
+from autotune.graph.ir import Graph
+from autotune.machine import Machine
+from autotune.request import CompileRequest
+from autotune.size_ranges import size_ranges
+from autotune.types import Task
 from tests.unit.compiler.open_models import FLOAT, model_of, weight
 
 
@@ -49,3 +56,37 @@ def test_kernels_over_all_tiles_equal_onnx_runtime(
         x = np.random.default_rng(h).standard_normal((n, 32, h, w)).astype(np.float32)
         want = peer.run(None, {"x": x})[0]
         np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(("channels", "bound"), [(16, True), (512, False)])
+def test_tiles_of_few_channels_stay_in_the_last_cache(channels: int, bound: bool) -> None:
+    """What their stages hand on is much beside what they compute."""
+    task = parts_of(channels)
+    target = CompileRequest(model="net.onnx", threads=1).wanted_target()
+    machine = Machine.of(target, None)
+    kernels = [
+        kernel
+        for kernel in open_tiles._tried(task, machine, SAMPLE, [], [])
+        if kernel.lengths[1:3] == (4, 4)
+    ]
+    assert kernels
+    assert [kernel.lengths[-1] < 0 for kernel in kernels] == [bound] * len(kernels)
+
+
+SAMPLE = {"N": 1, "H": 20, "W": 20}
+
+
+def parts_of(channels: int) -> Task:
+    """A convolution of so many channels."""
+    weights = [weight("w", channels, channels, 3, 3), weight("v", channels, channels, 3, 3)]
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"], pads=[1] * 4),
+        helper.make_node("Conv", ["a", "w"], ["y"], pads=[1] * 4),
+    ]
+    shape = ["N", channels, "H", "W"]
+    opened = open_model(model_of(nodes, {"x": (FLOAT, shape)}, [None] * 4, weights), None)
+    assert not isinstance(opened, Graph)
+    ranges = size_ranges({"N": (1, 4), "H": (4, 300), "W": (4, 300)}, opened.symbols)
+    target = CompileRequest(model="net.onnx", threads=1).wanted_target()
+    calls = OpenParts.of(opened, ranges, target, None).parts.calls
+    return next(call.task for call in reversed(calls) if call.task.op == "conv2d")
