@@ -69,6 +69,19 @@ def detector() -> onnx.ModelProto:
     return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 20, "h", "w"], weights)
 
 
+def windows() -> onnx.ModelProto:
+    """Images that keep their size, so that every place of the last window is seen."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1] * 4),
+        node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "w2"], ["c"], pads=[2] * 4, group=4),
+        node("Conv", ["c", "w3"], ["y"], pads=[1] * 4),
+    ]
+    weights = [weight("w1", 16, 3, 3, 3), weight("w2", 32, 4, 5, 5), weight("w3", 8, 32, 3, 3)]
+    return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 8, "H", "W"], weights)
+
+
 def attention() -> onnx.ModelProto:
     """One head over a batch of sequences with a mask and learned places, as BERT has it."""
     node = helper.make_node

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
 
 import autotune
 from autotune.compiler.open_samples import DRAWN_ELEMENTS, open_samples
@@ -20,12 +19,10 @@ from autotune.size_ranges import SizedType, SizeRange
 from autotune.tuner.api import tune
 from autotune.types import Array
 from tests.unit.compiler.open_models import (
-    FLOAT,
     attention,
     convolutions,
     detector,
-    model_of,
-    weight,
+    windows,
 )
 from tests.unit.compiler.test_open_recurrent import layer
 
@@ -39,19 +36,6 @@ def image(*shape: int) -> dict[str, Array]:
 def tokens(*shape: int) -> dict[str, Array]:
     rng = np.random.default_rng(shape[-1])
     return {"ids": rng.integers(0, 50, shape), "mask": np.zeros(shape, np.float32)}
-
-
-def windows() -> onnx.ModelProto:
-    """Images that keep their size, so that every place of the last window is seen."""
-    node = helper.make_node
-    nodes = [
-        node("Conv", ["x", "w1"], ["a"], pads=[1] * 4),
-        node("Relu", ["a"], ["b"]),
-        node("Conv", ["b", "w2"], ["c"], pads=[2] * 4, group=4),
-        node("Conv", ["c", "w3"], ["y"], pads=[1] * 4),
-    ]
-    weights = [weight("w1", 16, 3, 3, 3), weight("w2", 32, 4, 5, 5), weight("w3", 8, 32, 3, 3)]
-    return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 8, "H", "W"], weights)
 
 
 def peer(proto: onnx.ModelProto, feeds: dict[str, Array]) -> Array:
