@@ -66,7 +66,7 @@ def _distances(output: TaskValue) -> tuple[int, ...] | None:
     if not opened or opened[-1] == 0 or strides == dense_strides(shape):
         return None
     unit = strides[opened[-1]]
-    if any(stride % unit != 0 for stride in strides[: opened[-1]]):
+    if is_size(unit) or any(stride % unit != 0 for stride in strides[: opened[-1]]):
         return None
     return tuple(stride // unit for stride in strides[: opened[-1] + 1])
 

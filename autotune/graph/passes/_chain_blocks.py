@@ -55,10 +55,10 @@ class RowBlocks:
         """The chain in strips; returns the result."""
         chain, rows = self.chain, self.rows
         end = (self.count + 1) * rows
-        parts = [chain.emit(new, (0, rows))]
+        parts = [chain.emit(new, (0, rows), copied=True)]
         if self.count != 0:
             parts.append(self._inner(new))
-        parts.append(chain.emit(new, (end, chain.height)))
+        parts.append(chain.emit(new, (end, chain.height), copied=True))
         return new.emit("concat", parts, chain.nodes[-1], axis=1)
 
     def _inner(self, new: Rewriter) -> str:
@@ -66,7 +66,7 @@ class RowBlocks:
         held = {value: (low, low + length) for value, (low, _, length) in self.steps.items()}
 
         def strip(body: Rewriter) -> str:
-            return self.chain.emit(body, (self.rows, 2 * self.rows), held)
+            return self.chain.emit(body, (self.rows, 2 * self.rows), held, copied=True)
 
         return _blocks(self.chain, new, strip, self.steps, (1, self.count))
 

@@ -70,10 +70,16 @@ class ImageChain:
         return out[::-1]
 
     def emit(
-        self, new: Rewriter, rows: Rows, held: Mapping[str, Rows] = MappingProxyType({})
+        self,
+        new: Rewriter,
+        rows: Rows,
+        held: Mapping[str, Rows] = MappingProxyType({}),
+        *,
+        copied: bool = False,
     ) -> str:
         """The nodes for these output rows, over new values; returns the result. `held`: of images
-        that the new graph has only some rows of, which; such a strip meets no border."""
+        that the new graph has only some rows of, which; such a strip meets no border.
+        `copied`: zeros beside what a first window reads are to lie in memory."""
         needed = self.inside(rows) if held else self.needed(rows)
         whole = self.graph.types[self.main].shape[1]
         value, there = new.new(self.main), held.get(self.main, (0, whole))
@@ -85,8 +91,8 @@ class ImageChain:
                 _, left, _, right = ints(node, "pads")
                 attrs["pads"] = (low - first, left, end - high, right)
             main = _sliced(new, value, node, there, needed[number])
-            if held and not number and is_windowed(self.graph, node):
-                main = new.emit("copy", [main], node)  # zeros beside it have to lie in memory
+            if copied and not number and is_windowed(self.graph, node):
+                main = new.emit("copy", [main], node)
             inputs = [
                 main
                 if i == self._main(number)

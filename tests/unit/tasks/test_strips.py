@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -12,12 +13,13 @@ from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.sizes import symbol, value_at
 from autotune.target import host_target
+from autotune.tasks.apart import together
 from autotune.tasks.at_sizes import task_at
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_task
 from autotune.tasks.inputs import random_inputs
 from autotune.tasks.strips import in_strips
-from autotune.types import Task
+from autotune.types import Layout, Task
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 
 H, W, N = symbol("H", 8, 64), symbol("W", 8, 64), symbol("N", 1, 8)
@@ -139,3 +141,17 @@ def test_sizes_of_a_task_are_values_of_its_symbols() -> None:
     there = task_at(convolution(2), {"H": 9, "W": 12, "N": 2})
     assert there.value("o0").type.shape == (2, 5, 6, 19)
     assert value_at(convolution().value("i0").layout.strides[1], {"W": 10}) == 12 * 5
+
+
+def test_places_that_other_places_lie_between_are_no_run() -> None:
+    """Steps of sequences, written as the batch's: the next step of one is a batch away."""
+    made = (N, W, 8)
+    whole = task(
+        [node("relu", "i0", "o0")],
+        value("i0", made),
+        value("o0", made),
+    )
+    turned = Layout(strides=(8, 8 * N, 1), halo=((0, 0),) * 3)
+    output = dataclasses.replace(whole.value("o0"), layout=turned)
+    values = tuple(output if v.name == "o0" else v for v in whole.values)
+    assert together(dataclasses.replace(whole, values=values)) is None
