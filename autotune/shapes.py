@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.sizes import any_size, is_size, symbols_of, value_at
-from autotune.types import Attr
 
 
 def whole(amount: Any) -> int:
@@ -21,7 +20,7 @@ def whole(amount: Any) -> int:
     return cast(int, amount) if is_size(amount) else int(amount)
 
 
-def attr_with(value: Any, amount: Callable[[int], int]) -> Attr:
+def attr_with(value: Any, amount: Callable[[int], int]) -> Any:
     """An attribute with `amount` of each size in it."""
     if isinstance(value, tuple):
         return tuple(attr_with(v, amount) for v in value)
