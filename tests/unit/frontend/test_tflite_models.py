@@ -132,7 +132,7 @@ def test_as_c_without_a_warning(model: bytes, tmp_path: Path) -> None:
 
 
 def test_refused_in_one_line(tmp_path: Path, model: bytes) -> None:
-    with pytest.raises(ModelError, match="No such file"):
+    with pytest.raises(ModelError, match="there is no such file"):
         load_model(tmp_path / "none.tflite")
     (tmp_path / "text.tflite").write_text("not a model of anything")
     with pytest.raises(ModelError, match="no TensorFlow Lite file"):

@@ -62,12 +62,15 @@ def test_results_lie_in_memory_as_pytorch_s_do(compiled: Compile) -> None:
 
 
 def test_an_operator_that_gives_another_type_than_is_recorded_of_it(compiled: Compile) -> None:
-    """Running statistics in bfloat16, whose mean PyTorch records as float32."""
+    """Running statistics in bfloat16, whose mean PyTorch records as float32. Its own result is off
+    by several per cent where elements are near their mean: float32's is what it should be."""
     norm = nn.InstanceNorm1d(3, track_running_stats=True).to(torch.bfloat16)
-    other = copy.deepcopy(norm)
+    other, exact = copy.deepcopy(norm), copy.deepcopy(norm).float()
     x = torch.randn(2, 3, 4).to(torch.bfloat16)
     with torch.no_grad():
-        torch.testing.assert_close(compiled(norm)(x), other(x))
+        other(x)
+        wanted = exact(x.float()).to(torch.bfloat16)
+        torch.testing.assert_close(compiled(norm)(x), wanted)
     torch.testing.assert_close(norm.running_mean, other.running_mean)
 
 
