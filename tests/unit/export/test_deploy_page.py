@@ -25,7 +25,11 @@ OPTIONAL = ("cmake", "c++", "rustc")
 """What a machine may lack: the part's lines with them are left out, and what they would make."""
 
 
-@pytest.mark.parametrize("part", PARTS)
+TRIED = [pytest.param(p, marks=[pytest.mark.slow] * (p == "Android")) for p in PARTS]
+"""For Android, Zig makes a C library first, half a minute's work."""
+
+
+@pytest.mark.parametrize("part", TRIED)
 def test_the_lines_of_a_part_run_in_their_order(part: str, tmp_path: Path) -> None:
     (text,) = blocks(sections(PAGE)[part], "sh")
     for word, need in NEEDED.items():
