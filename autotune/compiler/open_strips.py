@@ -41,8 +41,10 @@ UNSURE = 1.1
 predicted the least is likely to be one that is predicted too low."""
 STRIPS_OF_SOURCE = 3
 """The same in C, whose kernels are long texts that a compiler of the user's reads."""
-LEAST_PLACE_S = 5e-8
-"""Seconds of work at a place from which on a table of places costs nothing that matters."""
+TABLE_SHARE = 0.003
+"""Share of the work at a place that its entry in a table of places may take (chosen)."""
+_ENTRY_BYTES = 16
+"""An entry, written and read."""
 
 Lengths = tuple[int, ...]
 
@@ -54,7 +56,8 @@ def strip_kernels(
     every place. `sizes`: representative ones; `said`: gets what was in the way; `log`: schedules
     come from it where it knows their samples, or ones like them."""
     task, whole = as_few(task), None
-    if (found := together(task)) is not None and place_s(found, machine) > LEAST_PLACE_S:
+    found = together(task)
+    if found is not None and _pays_a_table(found, machine):
         task, whole = found, task
     try:
         check_strips(task)
@@ -73,6 +76,12 @@ def strip_kernels(
         if first is not None:
             made.append(dataclasses.replace(first, instead=several))
     return _on_one_scale(made) if any(map(covers, made)) else ()
+
+
+def _pays_a_table(task: Task, machine: Machine) -> bool:
+    """Whether there is so much to do at a place that a table of them costs nothing beside it."""
+    entry_s = float(machine.stream_s(_ENTRY_BYTES, machine.cache_bytes(2)))
+    return entry_s < TABLE_SHARE * place_s(task, machine)
 
 
 def _on_one_scale(kernels: list[TriedKernel]) -> tuple[TriedKernel, ...]:

@@ -8,7 +8,14 @@ import dataclasses
 from collections.abc import Mapping
 
 from autotune.graph.at_sizes import graph_at
-from autotune.placement.types import KernelCall, Partition, Placement, Repeat, Storage
+from autotune.placement.types import (
+    KernelCall,
+    MovingSlot,
+    Partition,
+    Placement,
+    Repeat,
+    Storage,
+)
 from autotune.sizes import value_at
 from autotune.tasks.at_sizes import layout_at, task_at
 
@@ -32,8 +39,12 @@ def partition_at(partition: Partition, values: Mapping[str, int]) -> Partition:
         layout = layout_at(each.layout, values)
         return dataclasses.replace(each, offset=amount(each.offset), layout=layout)
 
+    def slot(each: MovingSlot) -> MovingSlot:
+        return dataclasses.replace(each, start=amount(each.start), step=amount(each.step))
+
     def repeat(each: Repeat) -> Repeat:
-        return dataclasses.replace(each, trips=amount(each.trips))
+        slots = tuple(map(slot, each.slots))
+        return dataclasses.replace(each, trips=amount(each.trips), slots=slots)
 
     def call(each: KernelCall) -> KernelCall:
         return dataclasses.replace(each, task=task_at(each.task, values))

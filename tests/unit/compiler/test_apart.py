@@ -68,7 +68,7 @@ def test_all_places_are_computed_and_the_zeros_stay(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However little there is to do at a place."""
-    monkeypatch.setattr(open_strips, "LEAST_PLACE_S", 0.0)
+    monkeypatch.setattr(open_strips, "TABLE_SHARE", np.inf)
     model = autotune.compile(network(), ranges=RANGES, threads=threads)
     assert isinstance(model, SizedModel)
     assert model.serves_all

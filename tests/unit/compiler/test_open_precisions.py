@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import helper, numpy_helper
 
 import autotune
 from autotune.compiler.open_samples import DRAWN_ELEMENTS, open_samples
@@ -19,9 +20,11 @@ from autotune.size_ranges import SizedType, SizeRange
 from autotune.tuner.api import tune
 from autotune.types import Array
 from tests.unit.compiler.open_models import (
+    FLOAT,
     attention,
     convolutions,
     detector,
+    model_of,
     windows,
 )
 from tests.unit.compiler.test_open_recurrent import layer
@@ -179,6 +182,15 @@ def test_wrong_samples_and_models_are_one_line() -> None:
         compiled(precision="int8", calibration=[{"z": np.zeros(3, np.float32)}])
     with pytest.raises(ConfigError, match="samples for calibration are for precision int8"):
         compiled(calibration=[image(1, 3, 8, 8)])
+
+
+def test_without_one_program_there_is_no_int8_of_open_sizes() -> None:
+    """Rows that are as many as the exporter saw."""
+    shape = numpy_helper.from_array(np.array([4, 6]), "shape")
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    proto = model_of(nodes, {"x": (FLOAT, ["N", 12])}, [4, 6], [shape])
+    with pytest.raises(ConfigError, match=r"has none \(.*cannot reshape.*\); fix N with --shape"):
+        autotune.compile(proto, ranges={"N": (1, 8)}, precision="int8")
 
 
 def test_it_is_tuned_on_bytes(tmp_path: Path, measured: Path) -> None:

@@ -4,6 +4,7 @@ the sizes that count."""
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 
 import onnx
 import pytest
@@ -21,6 +22,7 @@ from autotune.target import host_target
 from autotune.tuner.open_sizes import samples_of
 from autotune.tuner.open_timing import between_calls
 from tests.unit.compiler.open_models import FLOAT, attention, convolutions, model_of, weight
+from tests.unit.compiler.test_open_recurrent import layer as recurrent
 from tests.unit.machine.samples import PROFILE
 
 IMAGES = {"N": (1, 2), "H": (8, 64, 4), "W": (8, 64, 4)}
@@ -45,6 +47,7 @@ def parts_of(made: object, ranges: dict[str, tuple[int, ...]]) -> OpenParts:
     [
         (convolutions, IMAGES, {"N": 2, "H": 5, "W": 3}),
         (attention, {"B": (1, 4), "S": (1, 40)}, {"B": 2, "S": 17}),
+        (partial(recurrent, "GRU"), {"T": (1, 7), "B": (1, 2)}, {"T": 5, "B": 2}),
     ],
 )
 def test_a_partition_at_sizes_has_room_for_all_that_calls_use(
@@ -54,6 +57,8 @@ def test_a_partition_at_sizes_has_room_for_all_that_calls_use(
     assert set(values) == {unit.name for unit in opened.units}
     fixed = partition_at(opened.parts, values)
     assert plan_memory(fixed).arena_bytes > 0
+    slots = [slot for repeat in fixed.repeats for slot in repeat.slots]
+    assert not any(is_size(slot.start) or is_size(slot.step) for slot in slots)
     assert not any(is_size(e) for kind in fixed.graph.types.values() for e in kind.shape)
     for call in fixed.calls:
         for name, value in call.args:
