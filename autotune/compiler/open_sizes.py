@@ -32,7 +32,7 @@ from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.int8.quantize import Quantized
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.passes.open_row_strips import OpenRowStrips
+from autotune.graph.strips.open_rows import OpenRowStrips
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.partition import partition

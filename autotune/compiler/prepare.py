@@ -17,8 +17,8 @@ from autotune.graph.int8.quantize import Pays, Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
 from autotune.graph.passes.pointwise_products import PointwiseProducts
-from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import ARRANGE, CLEAN, optimize
+from autotune.graph.strips.rows import RowStrips
 from autotune.placement.short_tensors import ShortTensors
 from autotune.rewrite.search import Derived, Found
 from autotune.types import Task

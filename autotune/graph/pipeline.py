@@ -16,7 +16,6 @@ from autotune.graph.passes.concats import NestConcats, SplitOverConcat
 from autotune.graph.passes.cut_taps import CutTaps
 from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.depthwise_planes import DepthwisePlanes
-from autotune.graph.passes.dilated_strips import DilatedStrips
 from autotune.graph.passes.drop_constant_channels import DropConstantChannels
 from autotune.graph.passes.exact_quotients import ExactQuotients
 from autotune.graph.passes.fold_affine import FoldAffine
@@ -31,9 +30,10 @@ from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.recognize_causal import RecognizeCausal
 from autotune.graph.passes.recognize_norms import RecognizeNorms
 from autotune.graph.passes.remove_identities import RemoveIdentities
-from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.passes.sum_products import SumProducts
-from autotune.graph.passes.window_strips import WindowStrips
+from autotune.graph.strips.dilated import DilatedStrips
+from autotune.graph.strips.rows import RowStrips
+from autotune.graph.strips.window import WindowStrips
 from autotune.sizes import any_size
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import PIPELINE, optimize
+from autotune.graph.strips.rows import RowStrips
 from autotune.placement.layout_problem import problem_of
 from autotune.placement.layouts import DENSE, ValueLayout, takes_zeros
 from autotune.placement.partition import partition

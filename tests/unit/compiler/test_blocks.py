@@ -14,8 +14,8 @@ from autotune.compiler.strip_lengths import drawn_values
 from autotune.errors import ModelError
 from autotune.frontend import open_model
 from autotune.graph.ir import Graph
-from autotune.graph.passes.open_row_strips import OpenRowStrips
-from autotune.graph.passes.row_strips import RowStrips
+from autotune.graph.strips.open_rows import OpenRowStrips
+from autotune.graph.strips.rows import RowStrips
 from autotune.ops import OPS
 from autotune.placement.memory_plan import lifetimes
 from autotune.placement.partition import partition

@@ -17,8 +17,8 @@ from autotune.compiler.strip_lengths import drawn_values
 from autotune.errors import ArtifactError
 from autotune.frontend import open_model
 from autotune.graph.ir import Graph
-from autotune.graph.passes.open_row_strips import OpenRowStrips
-from autotune.graph.passes.row_strips import RowStrips
+from autotune.graph.strips.open_rows import OpenRowStrips
+from autotune.graph.strips.rows import RowStrips
 from autotune.request import CompileRequest
 from autotune.runtime.image_file import image_bytes, read_any_image
 from autotune.runtime.open_image import OpenImage, PlanChoice

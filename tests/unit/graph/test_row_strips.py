@@ -7,9 +7,9 @@ import pytest
 
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.passes._image_chain import image_chains
-from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import optimize
+from autotune.graph.strips.image_chain import image_chains
+from autotune.graph.strips.rows import RowStrips
 from autotune.placement.partition import partition
 from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import TO_NHWC, Net, op_counts, random_feeds

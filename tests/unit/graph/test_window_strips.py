@@ -7,7 +7,7 @@ import pytest
 
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.passes.window_strips import WindowStrips
+from autotune.graph.strips.window import WindowStrips
 from tests.unit.graph.nets import Net, op_counts, random_feeds
 
 

@@ -3,8 +3,8 @@ passes, and sizes of its range. Out: the same graph with chains of layers in str
 of these sizes that should gain.
 
 Images of a batch run one after the other, each in strips of a number of rows that is the same at
-all sizes: the program has one of the strips inside, which a run repeats (`_chain_blocks`);
-`row_strips` says what strips are.
+all sizes: the program has one of the strips inside, which a run repeats (`chain_blocks`);
+`rows` says what strips are.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._chain_blocks import RowBlocks, emit_images, single
-from autotune.graph.passes._image_chain import ImageChain, Rows, image_chains
-from autotune.graph.passes.row_strips import OUTGROWN, RowStrips
 from autotune.graph.rewriter import Rewriter
+from autotune.graph.strips.chain_blocks import RowBlocks, emit_images, single
+from autotune.graph.strips.image_chain import ImageChain, Rows, image_chains
+from autotune.graph.strips.rows import OUTGROWN, RowStrips
 from autotune.sizes import value_at
 
 Sizes = Mapping[str, int]

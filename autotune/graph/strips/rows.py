@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.graph.ir import Graph
-from autotune.graph.passes._image_chain import ImageChain, Rows, image_chains
 from autotune.graph.rewriter import Rewriter
+from autotune.graph.strips.image_chain import ImageChain, Rows, image_chains
 from autotune.machine.cpu import strip_cycles, strip_start_cycles, strip_stream_cycles
 from autotune.machine.speeds import CpuSpeeds, shipped_speeds
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from autotune.errors import UndecidedError
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._image_chain import ImageChain, Rows
 from autotune.graph.rewriter import Rewriter
+from autotune.graph.strips.image_chain import ImageChain, Rows
 from autotune.ops.blocks import resized
 from autotune.sizes import least, surely_at_most
 from autotune.types import Attr, TensorType
