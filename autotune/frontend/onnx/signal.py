@@ -1,7 +1,8 @@
 """ONNX importers: Fourier transforms, windows and mel filters of sounds.
 
-In: nodes. Out: a transform is a product with a constant matrix; real and imaginary parts lie side
-by side in its rows and columns, as they do in a tensor's last dimension. The rest are constants.
+In: nodes. Out: a short transform is a product with a constant matrix; real and imaginary parts lie
+side by side in its rows and columns, as they do in a tensor's last dimension. Windows and filters
+are constants.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ import math
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ModelError
+from autotune.frontend.fourier import (
+    DIRECT,
+    ComplexValue,
+    along,
+    back_from_half,
+    joined,
+    parts_of,
+)
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
-from autotune.frontend.views import positive_axis
+from autotune.frontend.views import positive_axis, select_ranges
 
-MOST_FACTORS = 1 << 25
-"""Elements of a transform's matrix, at most."""
 # Windows are sums of cosines of 0, 1, 2 turns, by these factors.
 WINDOWS = {
     "HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46),
@@ -65,12 +72,9 @@ def _transformed(n: NodeContext, x: str, length: int, *, inverse: bool, half: bo
     *outer, extent, parts = n.shape(x)
     if parts not in (1, 2) or length < 1:
         raise ModelError(f"expected one or two parts behind {extent} numbers, got {n.shape(x)}")
+    if max(extent, length) > DIRECT:
+        return _by_factors(n, x, length, inverse=inverse, half=half)
     given, kept = extent * parts, length // 2 + 1 if half else length
-    if given * kept * 2 > MOST_FACTORS:
-        raise UnsupportedOpError(
-            f"a transform of {length} numbers is too long: it is a product with a matrix here; "
-            "export the model with shorter frames"
-        )
     unit = np.eye(extent)
     numbers = unit if parts == 1 else np.stack([unit, 1j * unit], 1).reshape(given, extent)
     if half and inverse:
@@ -81,6 +85,31 @@ def _transformed(n: NodeContext, x: str, length: int, *, inverse: bool, half: bo
     matrix = n.builder.constant(made.reshape(given, -1).astype(n.dtype(x)))
     rows = n.reshape(x, (math.prod(outer), given))
     return n.reshape(n.op("matmul", rows, matrix, transpose_b=False), (*outer, *made.shape[1:]))
+
+
+def _by_factors(n: NodeContext, x: str, length: int, *, inverse: bool, half: bool) -> str:
+    """The same of a length whose matrix would be large."""
+    axis = n.rank(x) - 2
+    *outer, extent, parts = n.shape(x)
+    wanted = length // 2 + 1 if inverse and half else length
+    if extent > wanted:
+        x = select_ranges(n, x, {axis: range(wanted)})
+    elif extent < wanted:
+        zeros = n.constant(np.zeros((*outer, wanted - extent, parts)), n.dtype(x))
+        x = n.op("concat", x, zeros, axis=axis)
+    if parts == 1:
+        real, imaginary = n.reshape(x, (*outer, wanted)), None
+    else:
+        both = parts_of(n, x)
+        real, imaginary = both.real, both.imaginary
+    if inverse and half:
+        nothing = n.op("mul", real, n.constant(0.0, n.dtype(real)))
+        z = ComplexValue(real, nothing if imaginary is None else imaginary)
+        y = n.reshape(back_from_half(n, z, axis, length), (*outer, length, 1))
+    else:
+        kept = length // 2 + 1 if half else length
+        y = joined(n, along(n, real, imaginary, axis, sign=1 if inverse else -1, kept=kept))
+    return n.op("mul", y, n.constant(1 / length, n.dtype(y))) if inverse else y
 
 
 @importer(*WINDOWS)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 
 from autotune.errors import UnsupportedOpError
-from autotune.frontend.assembly import Assembler
+from autotune.frontend.fourier import ComplexValue, joined, parts_of, times
 from autotune.frontend.torch.context import (
     COMPLEX,
     AtenCall,
     AtenImporter,
-    ComplexValue,
     aten,
     importer_of,
 )
 from autotune.frontend.torch.functions import angle_of, distance
-from autotune.frontend.views import select_ranges
 
 BY_PARTS = (
     "view.default", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "unsqueeze", "flatten",
@@ -38,21 +36,6 @@ WITH_REAL = {
     "ones": (), "ones_like": (),
 }  # fmt: skip
 """The same, where operands may be real ones, which have an imaginary part of zero."""
-
-
-def parts_of(n: Assembler, value: str) -> ComplexValue:
-    """The parts of complex numbers, which lie in the last dimension."""
-    shape, last = n.shape(value)[:-1], n.rank(value) - 1
-    real, imaginary = (
-        n.reshape(select_ranges(n, value, {last: range(i, i + 1)}), shape) for i in (0, 1)
-    )
-    return ComplexValue(real, imaginary)
-
-
-def joined(n: Assembler, value: ComplexValue) -> str:
-    """Both parts in a last dimension."""
-    parts = [n.reshape(v, (*n.shape(v), 1)) for v in (value.real, value.imaginary)]
-    return n.op("concat", *parts, axis=n.rank(parts[0]) - 1)
 
 
 def _by_parts(*widened: str) -> AtenImporter:
@@ -154,19 +137,6 @@ def resolved(n: AtenCall) -> ComplexValue:
 
 
 # ------------------------------------------------------------------------------------- arithmetic
-
-
-def times(n: Assembler, a: ComplexValue, b: ComplexValue, op: str = "mul") -> ComplexValue:
-    """The product of two, by a product `op` of real values."""
-    further = {} if op == "mul" else {"transpose_b": False}
-    one, two, three, four = (
-        n.op(op, x, y, **further)
-        for x, y in (
-            (a.real, b.real), (a.imaginary, b.imaginary),
-            (a.real, b.imaginary), (a.imaginary, b.real),
-        )
-    )  # fmt: skip
-    return ComplexValue(n.op("sub", one, two), n.op("add", three, four))
 
 
 @aten("complex.mul")

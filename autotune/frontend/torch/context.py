@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,6 +23,7 @@ from torch import fx
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.assembly import Assembler
+from autotune.frontend.fourier import ComplexValue
 from autotune.frontend.torch.dtypes import PARTS, graph_dtype
 from autotune.frontend.torch.sizes import KNOWN, OpenSizes
 from autotune.graph.build import GraphBuilder
@@ -37,14 +37,6 @@ ATEN_IMPORTERS: Registry[AtenImporter] = Registry(
 Number = bool | int | float
 COMPLEX = "complex."
 """What the names of importers begin with that take or give complex tensors."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComplexValue:
-    """A complex tensor: two values of a graph."""
-
-    real: str
-    imaginary: str
 
 
 def aten(*operators: str) -> Callable[[AtenImporter], AtenImporter]:

@@ -19,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 from autotune.errors import AutotuneError, ModelError, UnsupportedOpError
 from autotune.frontend.assembly import Assembler
-from autotune.frontend.torch.complex_parts import joined, parts_of
-from autotune.frontend.torch.context import AtenCall, ComplexValue, Number, importer_of
+from autotune.frontend.fourier import ComplexValue, joined, parts_of
+from autotune.frontend.torch.context import AtenCall, Number, importer_of
 from autotune.frontend.torch.dtypes import HALVES, PARTS, graph_dtype
 from autotune.frontend.torch.order import memory_order, strides_with_gaps
 from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenSizes

@@ -56,9 +56,26 @@ def test_back_from_half_of_it(length: int) -> None:
     assert_close(got, x[..., None], 1e-6, "back")
 
 
-def test_long_transforms() -> None:
-    model = node_model("DFT", {"x": floats(1, 10_000, 1)}, opset=20)
-    refused(model, "a transform of 10000 numbers is too long.*shorter frames")
+@pytest.mark.parametrize("length", [163, 300, 1024, 2003, 2 * 1033])
+def test_long_transforms(length: int) -> None:
+    """One product, by factors, by differences of a prime, and both."""
+    x = floats(2, length, 2)
+    numbers = x[..., 0].astype(np.float64) + 1j * x[..., 1]
+    there = transform(x)
+    assert_close(there, parts(np.fft.fft(numbers)), 2e-6, "there")
+    assert_close(transform(there.astype(np.float32), inverse=1), x, 2e-6, "back")
+    real = x[..., :1]
+    half = transform(real, onesided=1)
+    assert_close(half, parts(np.fft.rfft(numbers.real)), 2e-6, "half")
+    again = transform(half.astype(np.float32), np.array(length), inverse=1, onesided=1)
+    assert_close(again, real, 2e-6, "back from half")
+
+
+@pytest.mark.parametrize("length", [280, 320])
+def test_long_transforms_of_what_is_cut_or_filled_up(length: int) -> None:
+    x = floats(3, 300, 1)
+    expected = np.fft.fft(x[..., 0].astype(np.float64), length)
+    assert_close(transform(x, np.array(length)), parts(expected), 2e-6, "transform")
 
 
 @pytest.mark.parametrize("window", [True, False])
