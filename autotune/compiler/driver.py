@@ -34,6 +34,7 @@ from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
 from autotune.memory import drop_pages, physical_bytes
+from autotune.placement.declared_halves import converts_halves
 from autotune.placement.memory_plan import plan_memory
 from autotune.placement.types import Partition
 from autotune.placement.unaligned import unaligned_params
@@ -94,7 +95,7 @@ def prepared(
     """A loaded graph, prepared as its request says. `log`: its times choose rewrites."""
     return prepare(
         graph, target.precision, request.calibration,
-        short=target.short_tensors,
+        short=target.short_tensors, halves=converts_halves(target),
         rewrite=rewriting(target, request.rewrites, log, request.rewrite_time),
         pays=_paying(target, lambda: profile_for(request, target), log),
     )  # fmt: skip
@@ -216,7 +217,7 @@ def compile_graph(
     preparation = preparation or Preparation()
     ready = prepare(
         graph, target.precision, preparation.calibration,
-        short=target.short_tensors,
+        short=target.short_tensors, halves=converts_halves(target),
         rewrite=rewriting(target, preparation.rewrites, log, preparation.rewrite_time),
         pays=_paying(target, lambda: profile, log),
     )  # fmt: skip

@@ -35,6 +35,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.strips.open_rows import OpenRowStrips
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
+from autotune.placement.declared_halves import converts_halves
 from autotune.placement.partition import partition
 from autotune.placement.repeats import with_steps
 from autotune.placement.stacked_plan import stacked
@@ -235,7 +236,7 @@ class OpenParts:
         ready = prepare(
             loaded, target.precision,
             open_samples(model.inputs, ranges, units, calibration) if on_bytes else None,
-            short=target.short_tensors,
+            short=target.short_tensors, halves=converts_halves(target),
             pays=bytes_that_pay(target, profile, log) if on_bytes else None,
         )  # fmt: skip
         graph = ready.graph

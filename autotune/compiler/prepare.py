@@ -19,6 +19,7 @@ from autotune.graph.passes.drop_round_trips import DropRoundTrips
 from autotune.graph.passes.pointwise_products import PointwiseProducts
 from autotune.graph.pipeline import ARRANGE, CLEAN, optimize
 from autotune.graph.strips.rows import RowStrips
+from autotune.placement.declared_halves import as_declared
 from autotune.placement.short_tensors import ShortTensors
 from autotune.rewrite.search import Derived, Found
 from autotune.types import Task
@@ -66,13 +67,23 @@ def prepare(
     calibration: Samples | OpenSamples | None = None,
     *,
     short: str = "",
+    halves: bool = False,
     rewrite: Callable[[Graph], Found] | None = None,
     pays: Pays | None = None,
 ) -> Prepared:
     """`calibration`: samples for int8, as `sample_feeds` takes them, or of open sizes; None:
-    random ones. `short`: what tensors between kernels are rounded to; `rewrite`: finds a graph of
-    floats that takes less time; `pays`: which products int8 leaves in float32. Raises ConfigError,
-    and FeedError of samples."""
+    random ones. `short`: what tensors between kernels are rounded to; `halves`: whether kernels
+    read and write what is declared to be float16; `rewrite`: finds a graph of floats that takes
+    less time; `pays`: which products int8 leaves in float32. Raises ConfigError, and FeedError of
+    samples."""
+    made = _prepared(graph, precision, calibration, short=short, rewrite=rewrite, pays=pays)
+    return dataclasses.replace(made, graph=as_declared(made.graph)) if halves else made
+
+
+def _prepared(
+    graph: Graph, precision: str, calibration: Samples | OpenSamples | None = None,
+    *, short: str = "", rewrite: Callable[[Graph], Found] | None = None, pays: Pays | None = None,
+) -> Prepared:  # fmt: skip
     if not isinstance(calibration, OpenSamples):
         check_samples(graph, precision, calibration)
     # Strips keep results in the cache; as bytes these are small. Bytes are products by weights.
@@ -94,7 +105,7 @@ def prepare(
         samples = sample_feeds(dict(graph.inputs), calibration, count)
         quantized = quantize(ready, samples, pays=pays)
     if quantized.slower and not quantized.plan.contractions:
-        floats = prepare(graph, "float32", rewrite=rewrite)
+        floats = _prepared(graph, "float32", rewrite=rewrite)
         decisive = (*quantized.decisive, *floats.decisive)
         return dataclasses.replace(floats, quantized=quantized, decisive=decisive)
     return Prepared(graph=quantized.graph, quantized=quantized, decisive=quantized.decisive)
