@@ -16,6 +16,7 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.frontend.assembly import Assembler
+from autotune.frontend.views import select_ranges
 from autotune.frontend.volume import VolumeWindow
 from autotune.types import Array, dense_strides, lowest
 
@@ -99,22 +100,53 @@ def added_up(n: Assembler, x: str, extents: Sequence[int], window: VolumeWindow)
     counts = [(w - r) // s + 1 for w, r, s in zip(whole, reach, strides, strict=True)]
     if math.prod(counts) != windows or channels * math.prod(kernel) != rows:
         raise ModelError(f"windows {kernel} of {extents} do not fit columns of {n.shape(x)}")
-    n.made(math.prod(kernel) * windows, batch, channels)
-    n.made(batch, channels, *whole)
-    flat = dense_strides(tuple(whole))
-    inner = _outer(
-        np.add, [np.arange(k) * d * f for k, d, f in zip(kernel, dilations, flat, strict=True)]
-    )
-    outer = _outer(
-        np.add, [np.arange(c) * s * f for c, s, f in zip(counts, strides, flat, strict=True)]
-    )
-    places = n.constant(np.add.outer(inner, outer).reshape(1, 1, -1), "int64")
-    columns = n.reshape(x, (batch, channels, math.prod(kernel) * windows))
-    start = n.constant(np.zeros((batch, channels, math.prod(whole))), n.dtype(x))
-    y = n.op("scatter", start, places, columns, axis=2, reduction="add")
-    y = n.reshape(y, (batch, channels, *whole))
-    stops = [p + e for p, e in zip(pads, extents, strict=False)]
-    return n.op(
-        "slice", y, starts=(0, 0, *pads[:rank]), stops=(batch, channels, *stops),
-        steps=(1,) * (rank + 2),
-    )  # fmt: skip
+    y = n.reshape(x, (batch, channels, *kernel, *counts))
+    for d in reversed(range(rank)):
+        y = _added_along(n, y, 2 + d, window.part(d), extents[d])
+    return y
+
+
+def _added_along(n: Assembler, x: str, taps: int, window: VolumeWindow, extent: int) -> str:
+    """Elements of windows along one dimension added up: the axis of their taps goes, and that of
+    their places has all elements. Those a stride apart are added up by themselves, and woven.
+    [batch, channels, taps .., this one's taps, places .., this one's places, elements ..]"""
+    stride, before, behind = window.strides[0], window.pads[0], window.pads[2]
+    places = 2 * taps - 1
+    shape, axis = n.shape(x), places - 1
+    without = (*shape[:taps], *shape[taps + 1 :])
+    length = -(-(before + extent + behind) // stride)
+    woven = []
+    for remainder in range(stride):
+        total = ""
+        for tap in range(window.kernel[0]):
+            first, rest = divmod(tap * window.dilations[0], stride)
+            if rest != remainder:
+                continue
+            part = n.reshape(select_ranges(n, x, {taps: range(tap, tap + 1)}), without)
+            pads = [0] * (2 * len(without))
+            pads[axis], pads[axis + len(without)] = first, length - shape[places] - first
+            part = n.op("pad", part, pads=tuple(pads), value=0.0) if any(pads) else part
+            total = n.op("add", total, part) if total else part
+        filled = (*without[:axis], length, *without[axis + 1 :])
+        woven.append(total or n.constant(np.zeros(filled), n.dtype(x)))
+    if stride > 1:
+        apart = (*n.shape(woven[0])[: axis + 1], 1, *n.shape(woven[0])[axis + 1 :])
+        joined = n.op("concat", *(n.reshape(v, apart) for v in woven), axis=axis + 1)
+        woven = [n.reshape(joined, (*apart[:axis], length * stride, *apart[axis + 2 :]))]
+    return select_ranges(n, woven[0], {axis: range(before, before + extent)})
+
+
+def as_columns(n: Assembler, x: str, window: VolumeWindow) -> str:
+    """What windows over an image [N, C, H, W] see, as columns: [N, C, KH, KW, rows, columns]."""
+    rank = len(window.kernel)
+    around = (0, 0, *window.pads[:rank], 0, 0, *window.pads[rank:])
+    counts = [window.positions(d, e) for d, e in enumerate(n.shape(x)[2:])]
+    x = n.op("pad", x, pads=around, value=0.0) if any(around) else x
+    parts = []
+    for tap in _taps(window):
+        ranges = zip(tap, counts, window.strides, strict=True)
+        seen = {2 + d: range(t, t + (c - 1) * s + 1, s) for d, (t, c, s) in enumerate(ranges)}
+        part = select_ranges(n, x, seen)
+        parts.append(n.reshape(part, (*n.shape(x)[:2], 1, *counts)))
+    columns = n.op("concat", *parts, axis=2) if len(parts) > 1 else parts[0]
+    return n.reshape(columns, (*n.shape(x)[:2], *window.kernel, *counts))

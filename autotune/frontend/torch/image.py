@@ -15,7 +15,7 @@ from autotune.frontend.interpolation import Method, Scaling, growth, resized
 from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
 from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution, max_pool
-from autotune.frontend.windows import added_up, pool_places
+from autotune.frontend.windows import added_up, as_columns, pool_places
 from autotune.sizes import any_size
 from autotune.types import Array
 
@@ -302,16 +302,10 @@ def im2col(n: AtenCall) -> str:
     padding, stride = n.integers("padding"), n.integers("stride")
     if n.rank(x) != 4:
         raise UnsupportedOpError("only batches of images are supported")
-    if any(padding):
-        pads = (0, 0, *padding)
-        x = n.op("pad", x, pads=(*pads, *pads), value=0.0)
-    places = []
-    for extent, k, d, s in zip(n.shape(x)[2:], kernel, dilation, stride, strict=True):
-        count = (extent - d * (k - 1) - 1) // s + 1
-        places.append(np.arange(k)[:, None] * d + np.arange(count) * s)
-    rows = n.op("gather", x, n.constant(places[0], "int64"), axis=2)
-    both = n.op("gather", rows, n.constant(places[1], "int64"), axis=4)
-    return n.reshape(n.transpose(both, (0, 1, 2, 4, 3, 5)), n.made_shape)
+    window = VolumeWindow(
+        kernel=kernel, strides=stride, dilations=dilation, pads=padding * 2, valid_pads=padding * 2
+    )
+    return n.reshape(as_columns(n, x, window), n.made_shape)
 
 
 @aten("col2im")
