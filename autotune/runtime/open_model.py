@@ -17,6 +17,7 @@ from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession
 from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
 from autotune.runtime.session import NOWHERE
+from autotune.runtime.watched import WatchedWords
 from autotune.types import Array
 
 RESERVED_SHARE = 4
@@ -74,8 +75,8 @@ class OpenSession(NativeSession):
         super().__init__(calls.image, code.library, entry, further)
 
     @property
-    def by_address(self) -> bool:
-        return False  # a run has an arena of its own
+    def by_words(self) -> bool:
+        return False  # its entry is a function of Python, which finds the run's arena
 
     def run(
         self,
@@ -87,6 +88,16 @@ class OpenSession(NativeSession):
         try:
             with self._turn:
                 return super().run(inputs, numbers, into)
+        finally:
+            self._arenas.give(block)
+
+    def run_at(self, addresses: Sequence[int], words: WatchedWords | None = None) -> bool:
+        if words is not None and words.changed():
+            return False
+        block = self._begin()
+        try:
+            with self._turn:
+                return super().run_at(addresses)
         finally:
             self._arenas.give(block)
 

@@ -21,7 +21,7 @@ from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenGraphSizes
 from autotune.graph.ir import Graph
 from autotune.torch.aliases import result_views
 from autotune.torch.gain import predicted_gain
-from autotune.torch.native import DirectCall, Model, NativePiece
+from autotune.torch.native import AnyDirectCall, Model, NativePiece
 from autotune.torch.numbers import CallNumbers
 from autotune.torch.open_piece import OpenPiece
 from autotune.torch.split import GraphPiece, split
@@ -133,7 +133,7 @@ class PieceRunner:
             self._numbers = CallNumbers(found.opened, wanted, self._slots)
         self._whole = self._one_step()
 
-    def _one_step(self) -> tuple[Run, list[int], DirectCall | None] | None:
+    def _one_step(self) -> tuple[Run, list[int], AnyDirectCall | None] | None:
         """What is the whole graph, which inputs it takes, and how it may run in fewer steps; None
         where there is more to do."""
         if len(self._steps) != 1 or self._conditions:
@@ -147,7 +147,7 @@ class PieceRunner:
         return run, wanted, direct and direct.at(wanted)
 
     @property
-    def direct(self) -> DirectCall | None:
+    def direct(self) -> AnyDirectCall | None:
         """What runs the whole graph on its inputs' memory, where that is one piece of ours."""
         return None if self._whole is None else self._whole[2]
 
