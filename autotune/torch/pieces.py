@@ -25,6 +25,7 @@ from autotune.torch.native import AnyDirectCall, Model, NativePiece
 from autotune.torch.numbers import CallNumbers
 from autotune.torch.open_piece import OpenPiece
 from autotune.torch.split import GraphPiece, split
+from autotune.torch.weight_views import weight_views
 
 Weights = Mapping[fx.Node, torch.Tensor]
 CompileGraph = Callable[[Graph | OpenPiece], Model]
@@ -87,6 +88,11 @@ def plan(
         nodes, asked = views.without(nodes), views.asked(asked)
     sizes, usual = (opened.sizes, opened.examples) if opened else (KNOWN, values)
     refused = refusals(nodes, values, held, sizes=sizes, examples=usual)
+    if refused:
+        seen = weight_views(nodes, held, asked)
+        nodes = [n for n in nodes if n not in seen]
+        refused = {n: why for n, why in refused.items() if n not in seen}
+        held |= seen
     known = held.keys() | {n for n, v in values.items() if isinstance(v, _NUMBERS)}
     pieces = split(nodes, refused, asked, known)
     quick = [p for p in pieces if p.native and predicted_gain(p, usual) < min_gain]
@@ -113,7 +119,7 @@ class PieceRunner:
         self._slots = {node: i for i, node in enumerate(module.graph.nodes)}
         self._inputs = [self._slots[n] for n in module.graph.nodes if n.op == "placeholder"]
         self._fixed: list[tuple[int, Any]] = [
-            (self._slots[n], t) for n, t in found.weights.items() if n.op == "get_attr"
+            (self._slots[n], t) for n, t in found.weights.items() if n.op != "placeholder"
         ]
         self._fixed += [
             (self._slots[n], v)
