@@ -47,7 +47,7 @@ class OutputCopies:
         buffers = [own if place < 0 else made[place] for place, own in self._places]
         return [*addresses[: self._inputs], *buffers]
 
-    def copy(self, bases: Sequence[int | None], addresses: Sequence[int]) -> None:
+    def copy(self, bases: ctypes.Array[ctypes.c_void_p], addresses: Sequence[int]) -> None:
         """Put the results that are no buffers where the caller wants them. `bases`: the run's
         pointers, from the blocks on."""
         for number, port in self._copied:
@@ -70,5 +70,5 @@ def _copy_strided(port: Port, source: int, target: int) -> None:
     np.ndarray(shape, kind, _bytes_at(target, port.type.nbytes))[...] = there
 
 
-def _bytes_at(place: int, nbytes: int) -> ctypes.Array[ctypes.c_uint8]:
-    return (ctypes.c_uint8 * nbytes).from_address(place)
+def _bytes_at(place: int, nbytes: int) -> memoryview:
+    return memoryview((ctypes.c_uint8 * nbytes).from_address(place))

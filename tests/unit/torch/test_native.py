@@ -185,6 +185,7 @@ def test_results_that_are_no_buffer_of_their_own_are_copied_to_their_places() ->
     ports = [
         TensorPort(name=name, dtype=torch.float32, order=(0, 1)) for name in ("x0", *model.outputs)
     ]
+    assert isinstance(model, CompiledModel)
     run = NativePiece(model, ports[:1], ports[1:]).direct
     assert run is not None
     assert not model.by_words()

@@ -121,10 +121,14 @@ def test_every_size_is_run_on_the_memory_of_tensors(monkeypatch: pytest.MonkeyPa
     fast, graphs = counted(model, dynamic=True)
     for rows in (5, 9):
         fast(torch.randn(rows, 6))
-    turned, copied = NativePiece._turned, []
-    monkeypatch.setattr(
-        NativePiece, "_turned", lambda self, given: copied.append(given) or turned(self, given)
-    )
+    copied = []
+
+    def copy(piece: NativePiece, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        copied.append(given)
+        return turned(piece, given)
+
+    turned = NativePiece._turned
+    monkeypatch.setattr(NativePiece, "_turned", copy)
     for rows in (5, 9, 4, 5, 300):
         x = torch.randn(rows, 6)
         same(fast(x), model(x))

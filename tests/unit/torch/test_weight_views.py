@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from autotune.torch import backend, pieces
+from autotune.torch.native import NativePiece
 
 
 class Between(nn.Module):
@@ -29,7 +30,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many inputs each piece of ours has."""
     counts: list[int] = []
 
-    class Piece(pieces.NativePiece):
+    class Piece(NativePiece):
         def __init__(self, model, inputs, outputs) -> None:  # type: ignore[no-untyped-def]
             super().__init__(model, inputs, outputs)
             counts.append(len(inputs))
