@@ -51,6 +51,8 @@ UNTILED = 0.5
 """Share of an output that is missing to a whole tile and costs nothing."""
 LEAST_GAIN = 1e-4
 """Least gain in the mean squared ratio to what all lengths would give, for one more kernel."""
+REPRESENTATIVE = 64
+"""Size of a symbol, as near as its range has one, at which the work at a place is counted."""
 SEED = 0
 """Seed of the drawn sizes."""
 
@@ -197,8 +199,7 @@ def _flops_per_element(task: Task) -> float:
     (output,) = task.by_role("output")
     fixed = math.prod(e for e in output.type.shape if isinstance(e, int))
     flops = task_flops(task)
-    symbols = {s.name: 64 for s in symbols_of(flops)} | {
-        s.name: 64 for e in output.type.shape for s in symbols_of(e)
-    }
+    there = {s for amount in (flops, *output.type.shape) for s in symbols_of(amount)}
+    symbols = {s.name: min(max(REPRESENTATIVE, s.low), s.high) for s in there}
     elements = value_at(math.prod(output.type.shape), symbols) // max(1, fixed)
     return max(value_at(flops, symbols) / elements, 8.0 * fixed)

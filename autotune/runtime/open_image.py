@@ -279,7 +279,8 @@ class OpenCode:
         self.plans = tuple(_LoadedPlan(plan, library) for plan in image.plans)
         word = ctypes.c_int64
         table = ctypes.CFUNCTYPE(None, ctypes.c_void_p, word, word, ctypes.c_void_p)
-        self.run_table = table(library.address(TABLE))
+        self.table_address = library.address(TABLE)
+        self.run_table = table(self.table_address)
         self._plan_at = image.choice.asked() if image.choice is not None else None
         self._pointers = image.pointers
 
