@@ -42,6 +42,10 @@ class Unit:
     def count(self, size: int) -> int:
         return (size - self.least) // self.step
 
+    def size(self, count: int) -> int:
+        """The size of a count."""
+        return self.least + self.step * count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPort:

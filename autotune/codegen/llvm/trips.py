@@ -3,8 +3,9 @@
 i64 NAME(ptr entry, ptr bases, i64 trips, ptr counter, i64 going, ptr plan): calls `entry` with
 `bases` up to `trips` times (at least once), and gives how often; as a negative number if the last
 trip said that it is the last. `entry` has four words: the code, and table, rows and width of a
-program for any sizes, which it takes before `bases`; width is 0 where there is no table. `counter` is an i64 that goes up with every trip; `going` the number
-of the pointer in `bases` to a byte that is 0 after the last trip, or -1.
+program for any sizes, which it takes before `bases`; width is 0 where there is no table. `counter`
+is an i64 that goes up with every trip; `going` the number of the pointer in `bases` to a byte that
+is 0 after the last trip, or -1.
 
 `plan` has three lists of i64, each behind its length, for after a trip: (from, to, bytes) is
 copied between two of `bases`, then (one, other) of them change places, then (which, bytes) move.
