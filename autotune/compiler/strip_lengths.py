@@ -56,9 +56,12 @@ LEAST_GAIN = 1e-4
 LEAST_SIZES = 24
 """Sizes of a symbol, from its least on, that are looked at beside drawn ones: so few places take a
 strip of just their number, and are what many calls have."""
+FEW_PLACES = 24
+"""Places up to which these have strips of their own (chosen): of more, a last strip that begins
+early makes few again."""
 MOST = 1.05
 """Ratio that none of these is to be over (chosen)."""
-FURTHER = 6
+FURTHER = 3
 """Kernels that there may be for them beside the others."""
 REPRESENTATIVE = 64
 """Size of a symbol, as near as its range has one, at which the work at a place is counted."""
@@ -75,6 +78,7 @@ def strip_lengths(task: Task, count: int, machine: Machine) -> list[tuple[int, .
     several = _candidates(extents, _places(task), _inside(task), _row(task, machine))
     candidates = np.array(several, np.int64)
     drawn, few = _drawn(extents), _at(extents, least_values(extents))
+    few = few[few.prod(axis=1) <= FEW_PLACES]
     cost = _costs(task, candidates, np.concatenate([drawn, few]), machine)
     fits_all = np.all(candidates <= [least(e) for e in extents], axis=1)
     ratios = (cost / cost.min(axis=0)) ** 2
@@ -102,8 +106,8 @@ def _for_drawn(ratios: Column, fits_all: npt.NDArray[Any], count: int) -> list[i
 
 def _for_least(ratios: Column, taken: Sequence[int]) -> list[int]:
     """Further candidates, until the worst of these sizes is good enough."""
-    best, further = ratios[list(taken)].min(axis=0), list[int]()
-    while len(further) < FURTHER and best.max() > MOST**2:
+    best, further = ratios[list(taken)].min(axis=0, initial=np.inf), list[int]()
+    while len(further) < FURTHER and best.max(initial=0.0) > MOST**2:
         mends = ratios[:, best.argmax()] <= MOST**2
         loss = np.where(mends, np.minimum(best, ratios).mean(axis=1), np.inf)
         further.append(int(loss.argmin()))
