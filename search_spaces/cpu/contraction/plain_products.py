@@ -1,7 +1,7 @@
 """Cycles of tiles of bytes on small cores that multiply one by one, no caches.
 
-In: a contraction and tiles. Out: cycles, as compilers write the plain C of a tile: four products of
-each sum, whose weights stay in registers. Instructions were counted in compiled kernels; their
+In: a contraction and tiles. Out: cycles, as compilers write the plain C of a tile: four products
+of each sum, whose weights stay in registers. Instructions were counted in compiled kernels; their
 cycles are those that simulated cores are given (`autotune/measure/simulator/riscv.py`).
 """
 
