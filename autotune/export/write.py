@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from autotune import arguments
-from autotune.atomic_file import atomic_file
+from autotune.atomic_file import write_together
 from autotune.codegen.elf.loader import RUNTIME
 from autotune.codegen.elf.objects import UNDEFINED, read_elf
 from autotune.codegen.elf.relocatable import archive, merged_object
@@ -25,7 +25,7 @@ from autotune.errors import ConfigError
 from autotune.export.api_text import api_text
 from autotune.export.build_files import LIBRARIES, cmake_text, pkg_config_text
 from autotune.export.c_text import c_text
-from autotune.export.exported import Exported, public_names, weights_symbol
+from autotune.export.exported import RESERVED, Exported, public_names, weights_symbol
 from autotune.export.header import header_text, open_header_text
 from autotune.export.interface import Frame, interface_of
 from autotune.export.main_text import main_text
@@ -65,16 +65,7 @@ class ExportOptions:
 
 def export_image(image: Image, folder: str | Path, options: ExportOptions) -> tuple[Path, ...]:
     """Write the files, and give their paths. Raises ConfigError and BuildError."""
-    files = exported_files(image, options)
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make the folder {place}: {error.strerror}") from None
-    for name, data in files.items():
-        with atomic_file(place / name, ConfigError) as file:
-            file.write(data)
-    return tuple(place / name for name in files)
+    return write_together(folder, exported_files(image, options), ConfigError)
 
 
 def exported_files(image: Image, options: ExportOptions) -> Files:
@@ -234,7 +225,8 @@ def _check(image: Image, options: ExportOptions) -> None:
     target = image.target
     arguments.one_of("format", options.format, FORMATS, ConfigError)
     arguments.one_of("weights", options.weights, WEIGHTS, ConfigError)
-    if not (options.prefix.isidentifier() and options.prefix.isascii()):
+    is_name = options.prefix.isidentifier() and options.prefix.isascii()
+    if not is_name or options.prefix in RESERVED:
         raise ConfigError(
             f"--prefix must be a name in C, like model or face_detector, got {options.prefix!r}"
         )
