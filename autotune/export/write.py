@@ -28,7 +28,7 @@ from autotune.export.c_text import c_text
 from autotune.export.exported import RESERVED, Exported, public_names, weights_symbol
 from autotune.export.header import header_text, open_header_text
 from autotune.export.interface import Frame, interface_of
-from autotune.export.main_text import main_text
+from autotune.export.main_text import is_taken, main_text
 from autotune.export.open_api_text import open_api_text
 from autotune.export.open_c_text import open_c_text
 from autotune.export.open_interface import open_interface
@@ -226,9 +226,10 @@ def _check(image: Image, options: ExportOptions) -> None:
     arguments.one_of("format", options.format, FORMATS, ConfigError)
     arguments.one_of("weights", options.weights, WEIGHTS, ConfigError)
     is_name = options.prefix.isidentifier() and options.prefix.isascii()
-    if not is_name or options.prefix in RESERVED:
+    if not is_name or options.prefix in RESERVED or is_taken(options.prefix):
         raise ConfigError(
-            f"--prefix must be a name in C, like model or face_detector, got {options.prefix!r}"
+            "--prefix must be a name in C that its words and the files' own leave free, like "
+            f"model or face_detector, got {options.prefix!r}"
         )
     if options.format == "python" and options.weights != "inside":
         raise ConfigError("for Python the weights are in the model's file, which is mapped; leave "

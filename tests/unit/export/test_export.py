@@ -257,7 +257,7 @@ def test_what_is_not_for_a_cpu_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_and_formats_are_checked(tiny: CompiledModel, tmp_path: Path) -> None:
-    for prefix in ("my-model", "int", "class", "main"):
+    for prefix in ("my-model", "int", "class", "main", "malloc", "block"):
         with pytest.raises(ConfigError, match="--prefix must be a name in C"):
             exported(tiny, tmp_path / "out", prefix=prefix)
     assert not (tmp_path / "out").exists()
