@@ -112,7 +112,7 @@ static int number(const char *text) {
                                          : "more files than the model has inputs");
         if (wanted) (writing ? out : in)[(*wanted)++] = argv[i];
     }
-    if (ins != MODEL_INPUTS || (outs != MODEL_OUTPUTS && outs != 0)) {
+    if (ins != MODEL_INPUTS || (writing && outs != MODEL_OUTPUTS)) {
         fprintf(stderr, "usage: main %d input file(s) [-o %d output file(s)] [--repeat N] "
                 "[--threads N] [--weights FILE]@USAGE@\n", MODEL_INPUTS, MODEL_OUTPUTS);
         return 2;

@@ -193,6 +193,7 @@ def test_the_program_runs_a_model_on_files(
         (("in.bin", "--threads", "2"), "compiled for up to 1"),
         (("in.bin", "--repeat", "x"), "expected a number of at least 1"),
         (("in.bin", "--size", "7"), "--size: no option of main"),
+        (("in.bin", "-o"), "usage: main 1 input file(s)"),
         ((), "usage: main 1 input file(s)"),
     ):
         done = run(tmp_path, "./main", *arguments, check=False)
