@@ -144,10 +144,30 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         """A register buffer and the statements that see it."""
         buffer = stmt.buffer
         self.declare(buffer)
+        if self._is_modular(stmt):
+            self.modular_sums.add(buffer.name)
         with self.block(""):
             at = len(self.lines)
             self.body(stmt.body)
             self.lines[at:at] = self._declarations(buffer)
+        self.modular_sums.discard(buffer.name)
+
+    def _is_modular(self, stmt: ir.Alloc) -> bool:
+        """Whether the buffer has sums that may wrap around. Variables of these are unsigned: of
+        several signed ones that unsigned numbers are added to, GCC 12 loses terms (x86-64, -O2).
+        """
+        buffer = stmt.buffer
+        known = {x.buffer.name: x.buffer for x in ir.walk((stmt,)) if isinstance(x, ir.Alloc)}
+        return (
+            buffer.dtype in SIGNED
+            and not self.dialect.opencl
+            and any(
+                x.combine == "sum"
+                and x.buffer == buffer.name
+                and sums_overflow(x.value, buffer.dtype, {**self.buffers, **known})
+                for x in stores_of(stmt.body)
+            )
+        )
 
     def declare(self, buffer: ir.Buffer) -> str:
         """The buffer's name in the code."""
@@ -166,7 +186,9 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         out = []
         for (owner, at), lanes in self.cells.items():
             if owner == buffer.name:
-                out.append(f"{pad}{self.helpers.type(buffer.dtype, lanes)} {name}{at};")
+                unsigned = lanes == 1 and buffer.name in self.modular_sums
+                dtype = f"u{buffer.dtype}" if unsigned else buffer.dtype
+                out.append(f"{pad}{self.helpers.type(dtype, lanes)} {name}{at};")
         return out
 
     def prefetch(self, stmt: ir.Prefetch) -> None:

@@ -91,6 +91,21 @@ def test_integers_wrap_around_whatever_c_leaves_undefined(op: str, tmp_path: Pat
 
 
 @needs("cc")
+def test_sums_of_integers_are_whole_where_compilers_add_several_at_once(tmp_path: Path) -> None:
+    """GCC 12 leaves terms out where several signed numbers are added up by unsigned ones."""
+    terms = (1 << np.arange(12, dtype=np.int32))[None]
+    node = helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)
+    model = nodes_model([node], {"x": terms}, [], ["y"])
+    target = source_target(load_target("cortex-m4"))
+    exported(autotune.compile(model, target=target), tmp_path, format="c")
+    command = ["cc", *C_FLAGS, "-O3", "main.c", "model.c", "-lm", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    (tmp_path / "in").write_bytes(terms.tobytes())
+    subprocess.run(["./main", "in", "-o", "out"], cwd=tmp_path, check=True, capture_output=True)
+    assert np.frombuffer((tmp_path / "out").read_bytes(), np.int32) == terms.sum()
+
+
+@needs("cc")
 def test_comparisons_that_types_decide_are_no_warning(tmp_path: Path) -> None:
     """Places of unsigned bytes that may count from the end: `place < 0 ? place + 7 : place`."""
     nodes = [
