@@ -5,9 +5,9 @@
         [--seconds 20]
 
 In: models. Out: a line for each: processor time of the fastest runs of both, in milliseconds,
-their ratio, and how far results are apart. The package is an interpreter for x86-64 with the portable
-kernels, without CMSIS-NN; our C is compiled by GCC with -O2 for the same processor, without the
-instructions that `--target` has.
+their ratio, and how far results are apart. The package is an interpreter for x86-64 with the
+portable kernels, without CMSIS-NN; our C is compiled by GCC with -O2 for the same processor,
+without the instructions that `--target` has.
 """
 
 from __future__ import annotations
