@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 from autotune.target import Target, load_target
-from benchmarks.mca_code import NEWEST
+from benchmarks.machines.mca_code import NEWEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

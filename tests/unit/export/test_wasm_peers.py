@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from autotune.frontend.zoo import build_model
-from benchmarks.wasm_peers import HOSTS, prepared
+from benchmarks.deployment.wasm_peers import HOSTS, prepared
 from tests.needs import NODE_MODULES, needs
 
 LEAST_RATIO = 1.5
