@@ -38,7 +38,7 @@ def test_every_folder_is_in_the_table_once() -> None:
         for path in (ROOT / name).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    data = {folder for folder in folders if folder.startswith("benchmarks/search/data/")}
+    data = {folder for folder in folders if folder.startswith("benchmarks/data/")}
     assert set(rows()) == (folders | {"configs"}) - data
     assert len(re.findall(r"^\| `[\w/]+/` \|", PAGE, re.MULTILINE)) == len(rows())
 

@@ -1,8 +1,8 @@
 """Int8 models as C beside TensorFlow Lite Micro as its package has it, on this machine, in turns.
 
     pip install --no-deps --target FOLDER tflite-micro
-    python benchmarks/deployment/tflite_micro.py --packages FOLDER MODEL.tflite ... [--target cortex-m4]
-        [--seconds 20]
+    python benchmarks/deployment/tflite_micro.py --packages FOLDER MODEL.tflite ...
+        [--target cortex-m4] [--seconds 20]
 
 In: models. Out: a line for each: processor time of the fastest runs of both, in milliseconds,
 their ratio, and how far results are apart. The package is an interpreter for x86-64 with the

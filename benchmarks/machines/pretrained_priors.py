@@ -2,7 +2,7 @@
 
     python benchmarks/machines/pretrained_priors.py
 
-In: the surveys of every machine (`benchmarks/search/data`). Out: for each of them, how well its tasks are
+In: the surveys of every machine (`benchmarks/data`). Out: for each of them, how well its tasks are
 ranked by the prior alone, by a model that learnt from the same tasks on the other machines, and by
 one that learnt from other tasks there: what a model that ships would know of a user's task. A
 model ships if the last is better everywhere.

@@ -2,8 +2,8 @@
 
     python benchmarks/machines/priors.py [--tasks]
 
-In: surveys of forty tasks on each machine (`benchmarks/search/data`, made by search_efficiency.py), and
-what micro-benchmarks found there (`benchmarks/search/data/machines`). Out: a line per machine and kind of
+In: surveys of forty tasks on each machine (`benchmarks/data`, made by search_efficiency.py), and
+what micro-benchmarks found there (`benchmarks/data/machines`). Out: a line per machine and kind of
 knowledge: rank correlation, and how much slower than the survey's best the config is that the
 prior puts first. Rates were fitted to the surveys of Zen 4; those of Granite Rapids showed which
 terms were missing, and were in view when the costs of spills were set. Its `lone_line` is read off

@@ -1,6 +1,6 @@
 """How many trials a search needs, replayed on spaces that were measured once.
 
-`measure` fills `benchmarks/search/data` (a minute a task, in pieces of any length: what it has built and
+`measure` fills `benchmarks/data` (a minute a task, in pieces of any length: what it has built and
 timed is kept in its folder of work, to be removed when kernels are generated otherwise); `replay`
 searches it, a hundred seeds of a task in seconds and the same figures every time, prints tables
 and draws the curves. Tasks that the prior was fitted to, and fresh ones, are counted apart.
@@ -10,7 +10,7 @@ Usage: python benchmarks/search/search_efficiency.py replay [--seeds 100] [--out
        python benchmarks/search/search_efficiency.py measure [--limit 450] [--seconds 60]
            [TASK ...]
 
-Both take `--data FOLDER`, that of a machine's surveys: `benchmarks/search/data` is Zen 4's, and folders
+Both take `--data FOLDER`, that of a machine's surveys: `benchmarks/data` is Zen 4's, and folders
 in it (`granite_rapids`) are other machines'.
 """
 

@@ -1,6 +1,6 @@
 """Direct code: every product, tile by tile.
 
-The constants were fitted so that surveys of benchmarks/search/data (Zen 4) and kernels in models are
+The constants were fitted so that surveys of benchmarks/data (Zen 4) and kernels in models are
 ranked as measured; only the order that they give matters.
 """
 

@@ -1,7 +1,7 @@
 """Winograd's minimal filtering: convolutions over tiles of points with fewer multiplications.
 
 Transforms take what their additions, loads and stores do, and results of short sums what storing
-them does: these constants were fitted to measured spaces of ten layers (benchmarks/search/data, Zen 4).
+them does: these constants were fitted to measured spaces of ten layers (benchmarks/data, Zen 4).
 The rest is of kernels in models, whose weights come from memory and whose tiles share the caches.
 """
 

@@ -1,7 +1,7 @@
 """Rate of multiply-adds in a register tile, and shares that its operands add.
 
 In: the machine and configs. Out: cycles per multiply-add of full width, or shares of
-them. Constants were fitted so that surveys of contractions (benchmarks/search/data, Zen 4) and kernels in
+them. Constants were fitted so that surveys of contractions (benchmarks/data, Zen 4) and kernels in
 models are ranked as measured, unless they say otherwise.
 """
 

@@ -1,7 +1,7 @@
 """Cycles that a window's config should take: good defaults without measuring.
 
 In: a task, its window, the machine and configs. Out: cycles per vector of results. The
-constants were fitted to surveys of depthwise convolutions and pools (benchmarks/search/data, Zen 4).
+constants were fitted to surveys of depthwise convolutions and pools (benchmarks/data, Zen 4).
 """
 
 from __future__ import annotations
