@@ -9,7 +9,7 @@ them alone, and with all that a loop's instructions need of ports and dispatch; 
 that has 1 % of the multiply-adds; loads and stores to the stack in these loops. `--kernels` adds a
 row per kernel; `--transforms` prints Winograd's transforms instead: instructions and cycles of
 their loops, each loop once, and loads and stores of the stack. Of a target with matrix tiles
-(AMX), a row of those kernels that multiply tiles (benchmarks/mca_tiles.py).
+(AMX), a row of those kernels that multiply tiles (benchmarks/machines/mca_tiles.py).
 
 llvm-mca predicts a loop whose data are in the first cache. Debian has it in `llvm`, and newer ones
 in `llvm-22` and the like: the newest that is installed is used, since the models of cores differ.
@@ -53,8 +53,8 @@ from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
 from autotune.types import Task
-from benchmarks.mca_code import CodeBlock, alone, code_blocks, matched, predicted
-from benchmarks.mca_tiles import TileScore, tile_score
+from benchmarks.machines.mca_code import CodeBlock, alone, code_blocks, matched, predicted
+from benchmarks.machines.mca_tiles import TileScore, tile_score
 from search_spaces.base import rule_for
 
 TARGETS = ("cortex-a72", "neoverse-n1", "neoverse-v1", "apple-m1")

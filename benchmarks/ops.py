@@ -3,9 +3,9 @@
     python benchmarks/ops.py [WORD ...] [--threads 1] [--rounds 9] [--processor-time]
 
 Needs onnxruntime and openvino (the extra [bench]). Some two hundred cases at sizes that networks
-have (`benchmarks/single_ops.py`), in the standard's layout; with words, those whose names hold one
-of them. Every round runs each engine twice and times the second run; `--processor-time` leaves out
-what others on the machine took of it. Prints a table in Markdown:
+have (`benchmarks/operators/single_ops.py`), in the standard's layout; with words, those whose
+names hold one of them. Every round runs each engine twice and times the second run;
+`--processor-time` leaves out what others on the machine took of it. Prints a table in Markdown:
 fastest milliseconds, the speed-up over the faster of the others, the largest difference to ONNX
 Runtime's first output over its largest value; then the geometric mean, and how many are slower
 than `--below`.
@@ -28,8 +28,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import peers
-from benchmarks.single_ops import cases
-from benchmarks.single_ops_case import Case
+from benchmarks.operators.single_ops import cases
+from benchmarks.operators.single_ops_case import Case
 
 ENGINES: dict[str, Callable[[Path, peers.Feed, argparse.Namespace], peers.Run]] = {
     "ours": lambda path, feed, options: peers.ours(path, feed, options, None, "float32"),

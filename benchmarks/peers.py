@@ -40,7 +40,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.quantized import write_quantized
+from benchmarks.networks.quantized import write_quantized
 
 Feed = dict[str, Any]
 Run = Callable[[], list[Any]]

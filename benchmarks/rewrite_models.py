@@ -32,8 +32,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import peers
-from benchmarks.anchor_models import ANCHORS, Definition, written
-from benchmarks.reduced_models import REDUCED
+from benchmarks.rewrites.anchor_models import ANCHORS, Definition, written
+from benchmarks.rewrites.reduced_models import REDUCED
 
 ROUNDS = 15
 Row = dict[str, Any]

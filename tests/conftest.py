@@ -14,11 +14,16 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from autotune.measure.runners import local
 from tests.needs import require
 from tests.postgres import new_database  # noqa: F401 (a fixture)
 from tests.tiny import tuned  # noqa: F401 (a fixture)
+
+# Machines are shared: how long an example takes, drawn or run, says nothing of what is tested.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -51,6 +51,9 @@ FOLDERS = (
 )  # fmt: skip
 WHOLE = ("docs/GUIDE.md", "docs/LOG.md")
 """Pages whose parts go on with what earlier ones made."""
+SUBJECTS = sorted(f"figures/{p.name}" for p in (ROOT / "benchmarks/figures").iterdir())
+FIGURES = ("benchmarks/FIGURES.md", *(f"benchmarks/{page}" for page in SUBJECTS))
+"""Pages of measurements: in short, and by subject."""
 
 
 @pytest.mark.slow
@@ -83,7 +86,7 @@ def test_the_first_page_is_short() -> None:
     assert len(text_of("README.md").splitlines()) <= 150
 
 
-@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md", "SECURITY.md", "benchmarks/FIGURES.md"])
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md", "SECURITY.md", *FIGURES])
 def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
         if link.startswith("https://"):
@@ -96,12 +99,26 @@ def test_links_lead_somewhere(page: str) -> None:
             assert heading in {anchor(text) for text in headings}, link
 
 
+def test_every_page_of_figures_is_linked_from_the_short_one() -> None:
+    assert [page for page in SUBJECTS if f"]({page})" not in text_of(FIGURES[0])] == []
+
+
+@pytest.mark.parametrize("page", FIGURES)
+def test_a_page_of_figures_is_one_to_read(page: str) -> None:
+    """Neither so long that newer figures lie over older ones, nor with rows that miss a cell."""
+    lines = text_of(page).splitlines()
+    assert len(lines) <= 120 if page == FIGURES[0] else 60 <= len(lines) <= 300
+    assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []
+    for table in re.findall(r"(?:^\|.*\n)+", text_of(page), re.MULTILINE):
+        assert len({row.count("|") for row in table.splitlines()}) == 1, table
+
+
 def anchor(heading: str) -> str:
     """As a forge makes it of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", [*PAGES, "SECURITY.md", "benchmarks/FIGURES.md"])
+@pytest.mark.parametrize("page", [*PAGES, "SECURITY.md", *FIGURES])
 def test_paths_that_are_named_exist(page: str) -> None:
     """`x.py` stands for a part of one's own."""
     for path in re.findall(rf"\b(?:{'|'.join(FOLDERS)})/[\w./-]*\w", text_of(page)):

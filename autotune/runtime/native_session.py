@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -151,9 +152,13 @@ class NativeSession:
         return True
 
     @property
-    def entry_address(self) -> int:
-        """Address of the entry, for those who call it without Python."""
-        return self._library.address(ENTRY_SYMBOL)
+    def entry_words(self) -> tuple[int, int, int, int]:
+        """How native code calls the model: see `autotune.codegen.llvm.trips`."""
+        return self._code, 0, 0, 0
+
+    def held(self) -> AbstractContextManager[object]:
+        """The memory that the model runs in, for those who call it without Python."""
+        return nullcontext()
 
     def pointers(self) -> list[int]:
         """What the entry takes, without inputs and outputs: these are the caller's to place."""

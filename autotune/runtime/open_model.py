@@ -4,8 +4,8 @@ millisecond, which share code, weights and arenas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
 
 from autotune.codegen.base import Library
@@ -66,6 +66,7 @@ class OpenSession(NativeSession):
         handler may take it within its thread's own, since no handler begins inside a run."""
         rows, width = calls.table.shape
         table, run = calls.table.ctypes.data, code.run_table
+        self._entry_words = (code.table_address, table, rows, width)
 
         def entry(bases: int) -> None:
             run(table, rows, width, bases)
@@ -77,6 +78,20 @@ class OpenSession(NativeSession):
     @property
     def by_words(self) -> bool:
         return False  # its entry is a function of Python, which finds the run's arena
+
+    @property
+    def entry_words(self) -> tuple[int, int, int, int]:
+        return self._entry_words
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """An arena, and the turn, for as long as the caller runs the model by itself."""
+        block = self._begin()
+        try:
+            with self._turn:
+                yield
+        finally:
+            self._arenas.give(block)
 
     def run(
         self,

@@ -40,7 +40,7 @@ def check(op: str, backend: str, examples: int) -> None:
 
     given_cases = given(case=CASES[op], number=st.integers(0, 1000))
     limits = settings(
-        max_examples=examples, deadline=None, database=None,
+        max_examples=examples, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     limits(given_cases(seed(0)(holds)))()

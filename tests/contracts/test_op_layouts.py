@@ -51,7 +51,7 @@ def check(op: str, target: Target, examples: int) -> None:
         assert_close(computed(task, program, target, arrays), want, 1e-4)
 
     limits = settings(
-        max_examples=examples, deadline=None, database=None,
+        max_examples=examples, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     limits(given(case=CASES[op], number=st.integers(0, 1000))(seed(0)(holds)))()

@@ -27,9 +27,9 @@ def _examples(op: str) -> int:
 
 
 def _check(op: str, check: object, examples: int) -> None:
-    decorated = settings(
-        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck)
-    )(given(case=CASES[op], number=st.integers(0, 1000))(seed(0)(check)))  # type: ignore[arg-type]
+    decorated = settings(max_examples=examples, suppress_health_check=list(HealthCheck))(
+        given(case=CASES[op], number=st.integers(0, 1000))(seed(0)(check))
+    )  # type: ignore[arg-type]
     decorated()
 
 

@@ -14,7 +14,7 @@ from autotune.frontend import load_model
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
-from benchmarks.reproducible import model_digests, variants
+from benchmarks.correctness.reproducible import model_digests, variants
 from search_spaces.rules import rule_for
 from tests.contracts.test_rules import CPU_TASKS, arrays_of, default
 from tests.networks import network

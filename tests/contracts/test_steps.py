@@ -87,7 +87,7 @@ def results(program: Program, inputs: Program) -> Array:
 
 def check(step: type[Step], holds: Callable[[Step, Program], None], examples: int) -> None:
     health = list(HealthCheck)
-    drawn = settings(max_examples=examples, deadline=None, suppress_health_check=health)
+    drawn = settings(max_examples=examples, suppress_health_check=health)
 
     def one(pair: tuple[Step, Program]) -> None:
         holds(*pair)

@@ -62,7 +62,7 @@ class RandomRecords:
         return ()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(graphs(), st.sampled_from([1, 2]))
 def test_defaults(graph: Graph, threads: int) -> None:
     feeds = feeds_for(graph)
@@ -72,7 +72,7 @@ def test_defaults(graph: Graph, threads: int) -> None:
     assert_close(model.run(feeds), expected)  # the arena now holds the first run's values
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(graphs(), st.sampled_from([1, 2]), st.integers(0, 99))
 def test_random_schedules(graph: Graph, threads: int, seed: int) -> None:
     feeds, target = feeds_for(graph), host_target(threads)

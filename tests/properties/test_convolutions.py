@@ -39,7 +39,7 @@ def convolutions(draw: st.DrawFn) -> Task:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(made=convolutions(), seed=st.integers(0, 99))
 def test_every_config_of_a_space_has_a_schedule(target: Target, made: Task, seed: int) -> None:
     rule = rule_for(made, target)

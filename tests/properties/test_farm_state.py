@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -280,8 +280,6 @@ class Farm(RuleBasedStateMachine):
 
 TestFarm = Farm.TestCase
 TestFarm.settings = settings(
-    deadline=None,
     max_examples=120,
     stateful_step_count=50,
-    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -26,8 +26,8 @@ from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 
 SM80 = load_target("sm_80")
-few = settings(max_examples=10, deadline=None)
-many = settings(max_examples=30, deadline=None)
+few = settings(max_examples=10)
+many = settings(max_examples=30)
 sizes = st.integers(1, 11)
 Json = dict[str, Any]
 

@@ -37,7 +37,7 @@ def assert_close(
         assert float(np.abs(got[name] - array).max(initial=0.0)) <= limit, name
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs())
 def test_every_pass_keeps_the_graph_valid_and_its_results(graph: Graph) -> None:
     feeds = feeds_for(graph)
@@ -48,7 +48,7 @@ def test_every_pass_keeps_the_graph_valid_and_its_results(graph: Graph) -> None:
         assert_close(run_graph(graph, feeds), expected)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs())
 def test_a_partition_computes_what_the_graph_does(graph: Graph) -> None:
     feeds = feeds_for(graph)
@@ -57,14 +57,14 @@ def test_a_partition_computes_what_the_graph_does(graph: Graph) -> None:
     assert_close(run_partition(part, feeds), run_graph(graph, feeds))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_a_graph_without_passes_is_partitioned_too(graph: Graph) -> None:
     feeds = feeds_for(graph)
     assert_close(run_partition(partition(graph), feeds), run_graph(graph, feeds))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.integers(2, 4))
 def test_rows_may_be_computed_in_strips(graph: Graph, strips: int) -> None:
     feeds = feeds_for(graph)
@@ -73,7 +73,7 @@ def test_rows_may_be_computed_in_strips(graph: Graph, strips: int) -> None:
     assert_close(run_partition(partition(in_strips), feeds), run_graph(graph, feeds))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_values_between_kernels_may_be_short(graph: Graph) -> None:
     feeds = feeds_for(graph)
@@ -83,7 +83,7 @@ def test_values_between_kernels_may_be_short(graph: Graph) -> None:
     assert_close(got, run_graph(short, feeds), 1e-2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_a_renamed_graph_gives_the_same_tasks(graph: Graph) -> None:
     tasks = [call.task for call in partition(optimize(graph)).calls]
@@ -109,7 +109,7 @@ def renamed(graph: Graph) -> Graph:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(graphs(), st.data())
 def test_values_may_lie_in_any_layout(graph: Graph, data: st.DataObject) -> None:
     graph = optimize(graph)
@@ -127,7 +127,7 @@ def test_values_may_lie_in_any_layout(graph: Graph, data: st.DataObject) -> None
     assert_close(run_partition(part, feeds), run_graph(graph, feeds))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.data())
 def test_the_tasks_that_layouts_are_judged_by_are_those_of_the_model(
     graph: Graph, data: st.DataObject

@@ -202,7 +202,7 @@ def check(data: st.DataObject, target: Target) -> None:
 def test_code_moves_what_the_program_says(name: str, examples: int) -> None:
     target = host_target(1 + (examples == 60)) if name == "cpu" else load_target(name)
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         check(data, target)

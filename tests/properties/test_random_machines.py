@@ -27,7 +27,7 @@ from tests.properties.machine_strategies import any_task, image_networks, machin
 from tests.properties.test_compiled import RandomRecords
 from tests.unit.codegen.kernels import assert_close, run_kernel
 
-FEW = settings(deadline=None, max_examples=6, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=6, suppress_health_check=list(HealthCheck))
 MANY = settings(FEW, max_examples=60)
 CONFIGS = 10
 """Random configs of a task, or of a whole network's tasks together."""

@@ -67,7 +67,7 @@ def array_of(view: tuple[Any, ...], shape: tuple[int, int], memory: Array) -> Ar
     return np.ndarray(shape, kind, memory, offset, strides)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     feed=views(SHAPES["x"]),
     outs=st.fixed_dictionaries({}, optional={n: views(SHAPES[n]) for n in ("z", "y")}),
@@ -115,7 +115,7 @@ def fits(value: Any, dtype: str) -> bool:
         return not math.isfinite(value) or bool(np.isfinite(np.dtype(dtype).type(value)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     value=NUMBERS, dtype=st.sampled_from(("float32", "float64", "float16", "bool", *INTEGERS)),
     nested=st.booleans(),

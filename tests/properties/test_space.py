@@ -11,7 +11,7 @@ from autotune.errors import ScheduleError
 from search_spaces.params import Config, Param
 from search_spaces.space import Constraint, Space
 
-SLOW = settings(deadline=None, max_examples=60)
+SLOW = settings(max_examples=60)
 NUMBERS = st.lists(st.integers(1, 64), min_size=1, max_size=6, unique=True).map(tuple)
 WORDS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True).map(tuple)
 

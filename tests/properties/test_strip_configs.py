@@ -98,7 +98,7 @@ def check(model: int, target: Target, draw: np.random.Generator) -> None:
     assume(False)
 
 
-@settings(max_examples=DRAWS, deadline=None)
+@settings(max_examples=DRAWS)
 @seed(0)
 @given(st.integers(0, len(MODELS) - 1), st.integers(0, 5), st.integers(0, 1 << 30))
 def test_drawn_schedules_are_right_in_strips(model: int, target: int, drawn: int) -> None:
@@ -106,7 +106,7 @@ def test_drawn_schedules_are_right_in_strips(model: int, target: int, drawn: int
 
 
 @pytest.mark.slow
-@settings(max_examples=20 * DRAWS, deadline=None)
+@settings(max_examples=20 * DRAWS)
 @seed(1)
 @given(st.integers(0, len(MODELS) - 1), st.integers(0, 5), st.integers(0, 1 << 30))
 def test_many_drawn_schedules_are_right_in_strips(model: int, target: int, drawn: int) -> None:

@@ -1,5 +1,5 @@
 """Random ONNX models of many operators, types and odd shapes give what ONNX Runtime, or else the
-reference evaluator, gives for them. `benchmarks/wild_models.py` runs thousands."""
+reference evaluator, gives for them. `benchmarks/correctness/wild_models.py` runs thousands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import autotune
 from autotune.errors import AutotuneError
-from benchmarks.wild_programs import PROGRAMS
+from benchmarks.correctness.wild_programs import PROGRAMS
 from tests.needs import needs
 from tests.properties.wild_models import wild_model
 from tests.properties.wild_windows import ACTIONS

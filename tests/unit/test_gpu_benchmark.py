@@ -1,4 +1,5 @@
-"""benchmarks/gpu.py on an emulated GPU, beside a PyTorch that is made up: every line it prints."""
+"""benchmarks/gpus/gpu.py on an emulated GPU, beside a PyTorch that is made up: every line it
+prints."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from autotune.measure.sandbox import OPEN, Sandbox
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Timing
 from autotune.runtime.model import CompiledModel, random_feeds
 from autotune.target import Target, load_target
-from benchmarks import gpu, gpu_checks
+from benchmarks.gpus import gpu, gpu_checks
 from search_spaces.rules import rule_for
 from tests.emulator.device import emulated_cuda
 from tests.unit.measure.hung_cuda import emulated_profile

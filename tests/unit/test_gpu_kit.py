@@ -1,4 +1,4 @@
-"""benchmarks/gpu_kit.py: which wheels are asked for, and what becomes of them."""
+"""benchmarks/gpus/gpu_kit.py: which wheels are asked for, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu_kit
+from benchmarks.gpus import gpu_kit
 
 
 def test_wheels_for_another_python_become_one_folder_of_modules(

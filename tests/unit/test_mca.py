@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from autotune.target import load_target
+from benchmarks.machines.mca_code import CodeBlock, code_blocks, matched
+from benchmarks.machines.mca_tiles import TileScore, tile_score
 from benchmarks.mca import ProductLoop, Score, product_loops, score
-from benchmarks.mca_code import CodeBlock, code_blocks, matched
-from benchmarks.mca_tiles import TileScore, tile_score
 from tests.interpreter.parse import parse_program
 from tests.needs import needs
 from tests.unit.codegen.kernels import matmul, node, norm_of_rows, task, value

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
-import pytest
 
 import cost_model
+from benchmarks.search import search_surveys
 from tests.unit.tuner.synthetic import matmul_task, subject
 
 OF = subject(matmul_task(64, 64, 64))
 
 
-@pytest.fixture(scope="module")
-def surveys() -> ModuleType:
-    folder = str(Path(__file__).parents[2] / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        return importlib.import_module("search_surveys")
-    finally:
-        sys.path.remove(folder)
-
-
-def test_a_draft_holds_drawn_configs_and_promising_ones(surveys: ModuleType) -> None:
-    draft = surveys.Draft.start(OF, 20)
+def test_a_draft_holds_drawn_configs_and_promising_ones() -> None:
+    draft = search_surveys.Draft.start(OF, 20)
     keys = OF.space.keys(draft.rows)
     assert draft.drawn.sum() == 20
     assert len(draft.rows) > 20
@@ -38,8 +25,8 @@ def test_a_draft_holds_drawn_configs_and_promising_ones(surveys: ModuleType) -> 
     )
 
 
-def test_a_config_is_settled_when_its_least_time_was_seen_twice(surveys: ModuleType) -> None:
-    draft = surveys.Draft.start(OF, 4)
+def test_a_config_is_settled_when_its_least_time_was_seen_twice() -> None:
+    draft = search_surveys.Draft.start(OF, 4)
     for place in range(len(draft.rows)):
         for _ in range(2):
             draft.told(place, 1.0 + place)  # the first is the fastest, the others lose
@@ -52,8 +39,8 @@ def test_a_config_is_settled_when_its_least_time_was_seen_twice(surveys: ModuleT
     assert 3 not in draft.unsettled()
 
 
-def test_what_fails_twice_is_settled(surveys: ModuleType) -> None:
-    draft = surveys.Draft.start(OF, 4)
+def test_what_fails_twice_is_settled() -> None:
+    draft = search_surveys.Draft.start(OF, 4)
     for place in range(len(draft.rows)):
         for _ in range(2):
             draft.told(place, float("inf") if place == 1 else 1.0)
@@ -62,12 +49,12 @@ def test_what_fails_twice_is_settled(surveys: ModuleType) -> None:
     assert np.flatnonzero(np.isinf(draft.least_s)).tolist() == [1]
 
 
-def test_a_draft_goes_on_from_its_file(surveys: ModuleType, tmp_path: Path) -> None:
-    draft = surveys.Draft.start(OF, 4)
+def test_a_draft_goes_on_from_its_file(tmp_path: Path) -> None:
+    draft = search_surveys.Draft.start(OF, 4)
     draft.told(1, 0.25)
     draft.grow(OF)
     draft.save(tmp_path / "small.npz")
-    found = surveys.Draft.load(tmp_path / "small.npz")
+    found = search_surveys.Draft.load(tmp_path / "small.npz")
     assert found.grown == 1
     for name in ("rows", "drawn", "least_s", "agreed", "passes"):
         np.testing.assert_array_equal(getattr(found, name), getattr(draft, name))
@@ -75,7 +62,7 @@ def test_a_draft_goes_on_from_its_file(surveys: ModuleType, tmp_path: Path) -> N
     assert np.isin(OF.space.keys(OF.space.neighbours(found.rows[1])), keys).all()
 
 
-def test_time_is_up_after_the_seconds_that_were_given(surveys: ModuleType) -> None:
+def test_time_is_up_after_the_seconds_that_were_given() -> None:
     now = iter((10.0, 12.0, 12.6))
-    stop = surveys.deadline(2.5, lambda: next(now))
+    stop = search_surveys.deadline(2.5, lambda: next(now))
     assert [stop(), stop()] == [False, True]

@@ -25,7 +25,7 @@ from search_spaces.space import Rows
 
 _EXPLORE = 0.15
 """Share of the proposals that are unlike what was tried before (chosen, as all shares here;
-changes are judged by `benchmarks/search_efficiency.py replay`)."""
+changes are judged by `benchmarks/search/search_efficiency.py replay`)."""
 _LOCAL = 0.4
 """Share of the proposals that are neighbours of the best."""
 _SPREAD = 0.5

@@ -43,7 +43,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9_.=]{0,8}", fullmatch=True)
 SHAPES = st.lists(st.integers(1, 999), min_size=1, max_size=5).map(tuple)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.dictionaries(NAMES, SHAPES))
 def test_shapes_come_back_as_they_were_written(shapes: dict[str, tuple[int, ...]]) -> None:
     texts = [f"{name}={'x'.join(map(str, shape))}" for name, shape in shapes.items()]

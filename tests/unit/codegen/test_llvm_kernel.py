@@ -81,9 +81,7 @@ def check(made: Task, program: Program, arrays: dict[str, Array], threads: int =
 
 @pytest.mark.parametrize("op", sorted(CASES))
 def test_unscheduled_loops_of_every_op(op: str) -> None:
-    @settings(
-        max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None
-    )
+    @settings(max_examples=3, suppress_health_check=list(HealthCheck), database=None)
     @given(case=CASES[op], number=st.integers(0, 1000))
     def one(case: Case, number: int) -> None:
         made = single_task(case, halo=number % 2 == 0)

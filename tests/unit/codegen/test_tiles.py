@@ -101,7 +101,7 @@ def tiled(draw: st.DrawFn) -> tuple[Task, Config]:
 
 
 @given(tiled(), st.sampled_from((1, 2)))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 def test_any_tile_of_any_shape_is_right(case: tuple[Task, Config], threads: int) -> None:
     made, config = case
     target = TILED.with_threads(threads)

@@ -35,7 +35,7 @@ def storage_of(shape: tuple[int, ...], halo: tuple[tuple[int, int], ...], dtype:
     )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 4), SIDES), min_size=1, max_size=4),
     st.sampled_from(["float32", "uint8"]),

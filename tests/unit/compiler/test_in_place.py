@@ -43,7 +43,7 @@ def outputs(partition: Partition, threads: int, in_place: bool) -> tuple[Array, 
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(shape=st.tuples(st.integers(1, 5), st.integers(1, 70)), haloed=st.booleans())
 def test_writing_in_place_changes_nothing(
     threads: int, shape: tuple[int, int], haloed: bool

@@ -14,7 +14,7 @@ from tests.unit.db.samples import matmul
 extents = st.integers(1, 4096)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(extents, extents, extents, extents)
 def test_distance_is_symmetric_and_zero_on_itself(m: int, k: int, n: int, o: int) -> None:
     a, b = matmul(m=m, k=k, n=n), matmul(m=o, k=k, n=n)

@@ -190,7 +190,7 @@ _RECORDS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(records=st.lists(_RECORDS, max_size=12))
 def test_any_log_survives_the_way_there_and_back(
     tmp_path_factory: pytest.TempPathFactory, records: Sequence[Record]

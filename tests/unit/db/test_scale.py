@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 def measured(*log: str) -> list[str]:
     """Lines of a benchmark run."""
     done = subprocess.run(
-        [sys.executable, "benchmarks/log_scale.py", *log, "--records", "6000", "--kills", "4",
+        [sys.executable, "benchmarks/logs/log_scale.py", *log, "--records", "6000", "--kills", "4",
          "--queries", "50", "--appending", "0.3", "--server-kills", "1"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip

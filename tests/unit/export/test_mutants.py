@@ -1,5 +1,6 @@
 """Damaged files end no process and read nothing beyond themselves: each is refused in one line, or
-computes what the sound one does. A sample; `benchmarks/fuzzed_files.py` loads 10,000 of each."""
+computes what the sound one does. A sample; `benchmarks/deployment/fuzzed_files.py` loads 10,000 of
+each."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def windows(draw: st.DrawFn, dims: int, *, dilated: bool = True) -> dict[str, ob
     return attrs
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from([1, 2, 3]), st.sampled_from([1, 2, 4]), st.integers(1, 2))
 def test_conv(data: st.DataObject, dims: int, groups: int, batch: int) -> None:
     attrs = data.draw(windows(dims))
@@ -65,7 +65,7 @@ def test_conv(data: st.DataObject, dims: int, groups: int, batch: int) -> None:
     verify_graph(optimize(check(model, feeds)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from([1, 2, 3]), st.integers(0, 1))
 def test_max_pool(data: st.DataObject, dims: int, ceil: int) -> None:
     attrs = data.draw(windows(dims))
@@ -74,7 +74,7 @@ def test_max_pool(data: st.DataObject, dims: int, ceil: int) -> None:
     check(node_model("MaxPool", feeds, ceil_mode=ceil, **attrs), feeds)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from([1, 2, 3]), st.integers(0, 1), st.integers(0, 1))
 def test_average_pool(data: st.DataObject, dims: int, ceil: int, padded: int) -> None:
     attrs = data.draw(windows(dims, dilated=False))
@@ -85,7 +85,7 @@ def test_average_pool(data: st.DataObject, dims: int, ceil: int, padded: int) ->
     check(node_model("AveragePool", feeds, opset=19, **options, **attrs), feeds)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from([1, 2, 3]), st.sampled_from([1, 2]))
 def test_conv_transpose(data: st.DataObject, dims: int, groups: int) -> None:
     kernel, strides, size = (

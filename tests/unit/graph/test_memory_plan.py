@@ -53,7 +53,7 @@ def overlap(plan: MemoryPlan, partition: Partition, one: str, other: str) -> boo
     return a < b + sizes[1] and b < a + sizes[0]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(partitions(), st.booleans())
 def test_storages_alive_together_never_share_memory(partition: Partition, lend: bool) -> None:
     plan, lives = plan_memory(partition, lend=lend), lifetimes(partition)
@@ -67,7 +67,7 @@ def test_storages_alive_together_never_share_memory(partition: Partition, lend: 
             assert min(last, stop) == max(first, start)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(partitions(), st.lists(st.integers(1, 900), min_size=14, max_size=14))
 def test_workspaces_share_memory_with_nothing_alive(
     partition: Partition, sizes: list[int]
@@ -90,7 +90,7 @@ def test_workspaces_share_memory_with_nothing_alive(
                 assert shared or not partition.storages[name].zeroed
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(partitions())
 def test_halos_share_memory_only_with_the_same_layout(partition: Partition) -> None:
     plan = plan_memory(partition)
@@ -101,7 +101,7 @@ def test_halos_share_memory_only_with_the_same_layout(partition: Partition) -> N
             assert not a.zeroed or plan.offsets[one] == plan.offsets[other]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(partitions(), st.booleans())
 def test_halos_are_zero_whenever_they_are_read(partition: Partition, lend: bool) -> None:
     plan = plan_memory(partition, lend=lend)
@@ -128,7 +128,7 @@ def test_halos_are_zero_whenever_they_are_read(partition: Partition, lend: bool)
                     assert block(name).sum() == interior(name).size
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(partitions())
 def test_every_arena_storage_is_aligned_and_inside(partition: Partition) -> None:
     plan = plan_memory(partition)
@@ -138,7 +138,7 @@ def test_every_arena_storage_is_aligned_and_inside(partition: Partition) -> None
         assert 0 <= offset <= plan.arena_bytes - storage_bytes(partition.storages[name])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(partitions())
 def test_arena_is_no_larger_than_separate_storages(partition: Partition) -> None:
     plan = plan_memory(partition)

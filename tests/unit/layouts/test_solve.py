@@ -37,7 +37,7 @@ def least(problem: Problem) -> float:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problems())
 def test_the_sum_is_the_least_of_all(problem: Problem) -> None:
     found = solve(*problem)

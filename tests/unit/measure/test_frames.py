@@ -14,7 +14,7 @@ from autotune.measure.frames import FrameError, encode_frame, read_frame
 JSON = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.none())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(header=JSON, blob=st.binary(max_size=200))
 def test_a_frame_is_read_back(header: dict[str, object], blob: bytes) -> None:
     assert read_frame(io.BytesIO(encode_frame(header, blob)).read) == (header, blob)

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.errors import ConfigError, DeviceError
 from autotune.measure.types import MeasureRequest, Status
-from benchmarks.recorded_spaces import (
+from benchmarks.search.recorded_spaces import (
     ReplayRunner,
     Survey,
     load_survey,

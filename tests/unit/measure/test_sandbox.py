@@ -39,7 +39,7 @@ from autotune.measure.sandbox import (
 )
 from autotune.measure.types import MeasureRequest, Status
 from autotune.target import host_target, load_target
-from benchmarks import crashing_candidates as crashes
+from benchmarks.farm import crashing_candidates as crashes
 from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import wait_until_gone
 

@@ -80,7 +80,7 @@ def test_of_disturbed_samples_the_processor_time_counts_where_it_is_known() -> N
     assert kept(samples, 2) == (0.6, 0.5)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(1e-8, 0.4), st.lists(st.floats(1.0, 3.0), min_size=30, max_size=30))
 def test_timing_ends_near_its_budget(call_s: float, noise: list[float]) -> None:
     kernel = Pretended(call_s, lambda n: noise[n % 30])
@@ -90,7 +90,7 @@ def test_timing_ends_near_its_budget(call_s: float, noise: list[float]) -> None:
     assert sum(n * call_s for n in kernel.runs) <= TIMING.budget_s + longest * TIMING.min_repeats
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40))
 def test_the_spread_is_within_the_range_of_the_samples(samples: list[float]) -> None:
     assert 0 <= spread(samples) * median(samples) <= (max(samples) - min(samples)) / 2 + 1e-12

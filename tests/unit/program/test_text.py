@@ -155,13 +155,13 @@ programs = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(programs)
 def test_round_trip(program: Program) -> None:
     assert parse_program(print_program(program)) == program
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(indices)
 def test_indices_round_trip(value: Index) -> None:
     text = f"program p\nprefetch a[{print_index(value)}]\n"

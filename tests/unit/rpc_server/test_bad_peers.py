@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bad_peers
-from benchmarks.bad_attacks import ATTACKS, BOARD, TRACKER, Service
-from benchmarks.bad_objects import hostile_objects, replays
+from benchmarks.farm import bad_peers
+from benchmarks.farm.bad_attacks import ATTACKS, BOARD, TRACKER, Service
+from benchmarks.farm.bad_objects import hostile_objects, replays
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from autotune.errors import DeviceError
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.types import MeasureRequest, Status
 from autotune.target import host_target
-from benchmarks.aarch64_board import prepare, serve_command
+from benchmarks.farm.aarch64_board import prepare, serve_command
 from rpc_server.board.objects import HostBuilds
 from rpc_server.client.board_runner import RpcRunner
 from rpc_server.client.options import Deadlines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.measure.types import Status
-from benchmarks import crashing_candidates as crashes
+from benchmarks.farm import crashing_candidates as crashes
 from rpc_server.client.board_runner import RpcRunner
 from tests.unit.rpc_server.boards import BoardProcess
 

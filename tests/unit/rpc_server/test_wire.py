@@ -166,7 +166,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.data(), junk=JSON)
 def test_junk_anywhere_in_a_batch_is_refused_or_understood(data: st.DataObject, junk: Any) -> None:
     message = submit()

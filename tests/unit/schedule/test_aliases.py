@@ -13,7 +13,7 @@ from autotune.program.text import print_program
 from autotune.schedule import STEPS, apply_schedule, schedule_from_json, schedule_to_json
 from autotune.schedule.aliases import FORMER, RENAMED
 from autotune.schedule.base import spellings
-from benchmarks.recorded_spaces import schedule_hash
+from benchmarks.search.recorded_spaces import schedule_hash
 from tests.interpreter.parse import parse_program
 
 LOGGED = json.loads((Path(__file__).parents[2] / "fixtures/former_schedules.json").read_text())

@@ -1,11 +1,11 @@
 """A fixed part of PyTorch's own samples of its operators comes out right; the whole by
-`python benchmarks/torch_ops.py`."""
+`python benchmarks/pytorch/torch_ops.py`."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.torch_ops import FLAWS, every_outcome
+from benchmarks.pytorch.torch_ops import FLAWS, every_outcome
 
 CHOSEN = (
     "add", "sub", "div.floor_rounding", "remainder", "pow", "float_power", "clamp", "where",

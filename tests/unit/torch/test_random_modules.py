@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812 (as PyTorch's users write it)
 
-from benchmarks.torch_random import MODES, flaws
+from benchmarks.pytorch.torch_random import MODES, flaws
 from tests.unit.torch.oracle import by_numpy
 
 Tensors = list[torch.Tensor]
@@ -101,7 +101,7 @@ def test_a_random_module_compiled(seed: int) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_random_functions_of_tensors_that_lie_anyhow(mode: str) -> None:
     """Views, writes in place, strided, empty and 0-d arguments; more by
-    `python benchmarks/torch_random.py`."""
+    `python benchmarks/pytorch/torch_random.py`."""
     found = [flaws(seed, mode) for seed in range(10)]
     assert [f for f in found if f] == []
     assert sum(f is not None for f in found) > 5

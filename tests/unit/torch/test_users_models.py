@@ -1,5 +1,5 @@
 """Tiny networks of `transformers` give what eager gives, decoders all tokens of `generate`; more
-networks by `python benchmarks/torch_models.py`."""
+networks by `python benchmarks/pytorch/torch_models.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[3] / "benchmarks/torch_models.py"
+BENCHMARK = Path(__file__).parents[3] / "benchmarks/pytorch/torch_models.py"
 DECODERS = ("gpt2", "llama", "t5", "whisper")
 
 

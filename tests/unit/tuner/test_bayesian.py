@@ -20,8 +20,8 @@ from autotune.tuner.strategies.bayesian import (
     _below,
     _improvement,
 )
-from benchmarks.recorded_search import SEARCHERS, Recorded, curve, search, trials_to
-from benchmarks.recorded_spaces import load_survey
+from benchmarks.search.recorded_search import SEARCHERS, Recorded, curve, search, trials_to
+from benchmarks.search.recorded_spaces import load_survey
 from cost_model.models import COST_MODELS
 from tests.unit.tuner.synthetic import TARGET, subject, true_seconds
 from tests.unit.tuner.test_floors import TwoAlgorithms

@@ -57,7 +57,7 @@ def task_states(draw: st.DrawFn) -> TaskState:
 STATES = st.lists(task_states(), min_size=1, max_size=8).map(tuple)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(STATES, st.integers(1, 20), st.none() | st.integers(0, 300))
 def test_a_plan_stays_within_the_batch_and_the_trials(
     states: tuple[TaskState, ...], batch: int, trials: int | None
@@ -69,7 +69,7 @@ def test_a_plan_stays_within_the_batch_and_the_trials(
         assert given_out <= max(0, trials - sum(s.trials for s in states))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(STATES, st.integers(1, 20))
 def test_shares_are_for_open_tasks_once_each_and_say_why(
     states: tuple[TaskState, ...], batch: int
@@ -82,7 +82,7 @@ def test_shares_are_for_open_tasks_once_each_and_say_why(
     assert bool(decision.reason) != bool(decision.shares)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(STATES, st.integers(1, 20))
 def test_tasks_without_a_record_come_before_all_others(
     states: tuple[TaskState, ...], batch: int
@@ -94,7 +94,7 @@ def test_tasks_without_a_record_come_before_all_others(
         assert len(decision.shares) == min(batch, len(waiting))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(task_states())
 def test_expected_gain_is_finite_and_never_more_than_the_distance(state: TaskState) -> None:
     gain = gain_per_trial(state)
@@ -154,7 +154,7 @@ def test_a_higher_wanted_gain_ends_a_run_earlier() -> None:
     assert not plan((state,), Limits(min_gain=0.1), batch=8).shares
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(task_states())
 def test_what_is_achievable_is_never_above_the_best(state: TaskState) -> None:
     if state.best_s is not None:

@@ -17,7 +17,7 @@ from autotune.tuner.learner import Learner
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.strategies import STRATEGIES, Setting
-from benchmarks.recorded_search import (
+from benchmarks.search.recorded_search import (
     SEARCHERS,
     Recorded,
     curve,
@@ -26,7 +26,7 @@ from benchmarks.recorded_search import (
     search,
     trials_to,
 )
-from benchmarks.recorded_spaces import ReplayRunner, load_survey
+from benchmarks.search.recorded_spaces import ReplayRunner, load_survey
 from cost_model.models import COST_MODELS
 from cost_model.subject import Subject
 from search_spaces.rules import RULES

@@ -1,0 +1,82 @@
+"""Models of which an equation leaves much work out, as PyTorch modules: definitions are public,
+weights random under the seed that the caller sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.rewrites.anchor_models import bert, written
+
+Definition = tuple[Callable[[], Any], tuple[tuple[int, ...], ...]]
+_WIDTH = 768
+_FEATURES = 64
+"""Of EDSR's baseline."""
+
+
+def edsr(doublings: int) -> Callable[[], Any]:
+    """EDSR's baseline (Lim et al. 2017): 16 residual blocks, then convolutions whose channels
+    become places (Shi et al. 2016), so often by 2."""
+
+    def window(o: int = _FEATURES, i: int = _FEATURES) -> Any:
+        from torch import nn
+
+        return nn.Conv2d(i, o, 3, padding=1)
+
+    def make() -> Any:
+        from torch import nn
+
+        layers = {f"b{i}": nn.Sequential(window(), nn.ReLU(), window()) for i in range(16)}
+        layers |= {"head": window(i=3), "body": window()}
+        ups = [m for _ in range(doublings) for m in (window(4 * _FEATURES), nn.PixelShuffle(2))]
+        layers["tail"] = nn.Sequential(*ups, window(3))
+
+        def forward(parts: Any, x: Any) -> Any:
+            x = y = parts["head"](x)
+            for i in range(16):
+                y = y + parts[f"b{i}"](y)
+            return parts["tail"](x + parts["body"](y))
+
+        return written(layers, forward)
+
+    return make
+
+
+def bert_first() -> Any:
+    """Two of BERT base's layers over 128 tokens, of which the first alone is read, as classifiers
+    do (Devlin et al. 2019)."""
+    from torch import nn
+
+    def forward(parts: Any, x: Any) -> Any:
+        return parts["words"](parts["layers"](x)[:1])
+
+    return written({"layers": bert(2)(), "words": nn.Linear(_WIDTH, 2)}, forward)
+
+
+def transition() -> Any:
+    """DenseNet-121's second transition (Huang et al. 2017): 1x1, then means of 2x2."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.BatchNorm2d(512), nn.ReLU(), nn.Conv2d(512, 256, 1, bias=False), nn.AvgPool2d(2)
+    )
+
+
+def image_decoder() -> Any:
+    """From 16x16 to an image of 128x128, doubled and then convolved three times, as decoders of
+    latents are (Rombach et al. 2022), narrow."""
+    from torch import nn
+
+    layers: list[Any] = [nn.Conv2d(256, 256, 3, padding=1), nn.ReLU()]
+    for i, o in ((256, 128), (128, 64), (64, 32)):
+        layers += [nn.Upsample(scale_factor=2), nn.Conv2d(i, o, 3, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Conv2d(32, 3, 3, padding=1))
+
+
+REDUCED: dict[str, Definition] = {
+    "edsr_x2": (edsr(1), ((1, 3, 64, 64),)),
+    "edsr_x4": (edsr(2), ((1, 3, 64, 64),)),
+    "bert_first": (bert_first, ((128, _WIDTH),)),
+    "image_decoder": (image_decoder, ((1, 256, 16, 16),)),
+    "transition": (transition, ((1, 512, 28, 28),)),
+}  # fmt: skip
