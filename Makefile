@@ -3,7 +3,8 @@
 # make test-all  the same, and then the slow ones; .ci/run does so
 # make lint      ruff and mypy only
 # Everything Python is installed into .venv, which is made if it is missing. What tests need from the
-# system is installed as root by apt-get; elsewhere those tests are skipped, and named at the end.
+# system is installed as root by apt-get (npm's packages into a folder of the user's caches);
+# elsewhere those tests are skipped, and named at the end.
 
 PYTHON ?= python3
 VENV := .venv

@@ -1,4 +1,5 @@
-"""Files that people ask for. In: a path. Out: a file to write, which appears when it is whole."""
+"""Files that people ask for. In: a path. Out: a file to write, which appears when it is whole;
+several, which do together."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,6 +45,31 @@ def _replacing(place: Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
+
+
+def write_together(
+    folder: str | Path, files: Mapping[str, bytes | memoryview], failure: type[InputError]
+) -> tuple[Path, ...]:
+    """Files of a folder, all or none of them; none leaves no folder that was not there. Out: their
+    paths. Raises `failure` where one cannot be written."""
+    place = Path(folder)
+    missing = [p for p in (place, *place.parents) if not p.exists()]
+    try:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise failure(f"cannot make the folder {place}: {error.strerror}") from None
+        with contextlib.ExitStack() as drafts:
+            for name, data in files.items():
+                out = drafts.enter_context(atomic_file(place / name, failure))
+                out.write(data)
+                out.flush()  # what fails does so before the first takes its place
+    except BaseException:
+        for made in missing:
+            with contextlib.suppress(OSError):
+                made.rmdir()
+        raise
+    return tuple(place / name for name in files)
 
 
 def write_text(path: str | Path, text: str, failure: type[InputError]) -> None:

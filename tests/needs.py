@@ -1,19 +1,22 @@
 """What tests need from the system: programs and libraries that no Python package brings.
 
 In: this machine. Out: which needs it meets. `python -m tests.needs` installs the others where it
-may (as root, by apt-get) and says what it did.
+may (Debian's packages as root, by apt-get; npm's into a folder of the user's caches) and says what
+it did.
 
 A test says what it needs by `@needs("opencl")`, a helper by `require("qemu")` where it uses it.
-Where a need is not met the test is skipped with the Debian packages to install; with
-`--require-all` it fails (tests/conftest.py).
+Where a need is not met the test is skipped with the packages to install; with `--require-all` it
+fails (tests/conftest.py).
 """
 
 from __future__ import annotations
 
 import ctypes.util
 import functools
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,12 +32,21 @@ from benchmarks.machines.mca_code import NEWEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Something that Debian's `packages` bring, all of them together."""
+    """Something that Debian's `packages` and those of `npm` bring, all of them together."""
 
-    packages: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    npm: tuple[str, ...] = ()
+    """`NAME@VERSION` each."""
     present: Callable[[], bool]
     use: str
     """What tests do with it; ends the sentence `needed to ...`."""
+
+    @property
+    def command(self) -> str:
+        """What installs it."""
+        steps = [["apt-get", "install", *self.packages]] if self.packages else []
+        steps += [npm_install(self.npm)] if self.npm else []
+        return " && ".join(map(shlex.join, steps))
 
 
 OLDEST_MCA = 16
@@ -42,6 +54,10 @@ OLDEST_MCA = 16
 older ones take it for Skylake."""
 CROSS_ROOT = Path("/usr/aarch64-linux-gnu")
 """Where Debian keeps the headers and libraries of aarch64 on other machines."""
+NPM_FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune-npm"
+"""npm's packages for tests, kept between runs; asked for once: tests have caches of their own."""
+NODE_MODULES = NPM_FOLDER / "node_modules"
+PEER_IN_BROWSERS = "onnxruntime-web@1.30.0"
 
 
 def program(name: str) -> str | None:
@@ -73,6 +89,26 @@ def _opencl() -> bool:
 
 def _cross_compiler() -> bool:
     return program("aarch64-linux-gnu-gcc") is not None and (CROSS_ROOT / "lib/libc.so").exists()
+
+
+def _npm_packages(*packages: str) -> Callable[[], bool]:
+    """Whether these are in the folder, in their versions."""
+
+    def present() -> bool:
+        for package in packages:
+            name, version = package.rsplit("@", 1)
+            about = NODE_MODULES / name / "package.json"
+            if not about.exists() or json.loads(about.read_text())["version"] != version:
+                return False
+        return True
+
+    return present
+
+
+def npm_install(packages: Iterable[str]) -> list[str]:
+    """npm's packages into the folder; none of their scripts is run."""
+    quiet = ("--ignore-scripts", "--no-audit", "--no-fund")
+    return ["npm", "install", *quiet, "--prefix", str(NPM_FOLDER), *packages]
 
 
 def namespace() -> list[str]:
@@ -119,6 +155,14 @@ NEEDS = {
         use="list where exported C deviates from MISRA C",
     ),
     "node": Need(packages=("nodejs",), present=_programs("node"), use="run models as WebAssembly"),
+    "npm": Need(
+        packages=("npm",), present=_programs("npm"), use="install other engines of WebAssembly"
+    ),
+    "onnxruntime-web": Need(
+        npm=(PEER_IN_BROWSERS,),
+        present=_npm_packages(PEER_IN_BROWSERS),
+        use="compare WebAssembly with another engine's",
+    ),
     "qemu": Need(
         packages=("qemu-user",),
         present=_programs("qemu-aarch64", "qemu-arm", "qemu-riscv64"),
@@ -159,11 +203,11 @@ NEEDS = {
 
 @functools.cache
 def reason(name: str) -> str | None:
-    """Why a need is not met, or None where it is: one line with the packages to install."""
+    """Why a need is not met, or None where it is: one line with what installs it."""
     need = NEEDS[name]
     if need.present():
         return None
-    return f"{name} is missing, needed to {need.use}: apt-get install {' '.join(need.packages)}"
+    return f"{name} is missing, needed to {need.use}: {need.command}"
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
@@ -201,30 +245,38 @@ def param(name: str) -> object:
     return pytest.param(name, marks=[needs(tool)] if tool else [])
 
 
-def missing_packages(names: Iterable[str] = tuple(NEEDS)) -> list[str]:
-    """Debian's packages for every need that is not met."""
-    return [p for name in names if not NEEDS[name].present() for p in NEEDS[name].packages]
+def missing() -> list[Need]:
+    """Needs that are not met."""
+    return [need for need in NEEDS.values() if not need.present()]
 
 
 def install() -> None:
     """Install what is missing where that is possible; it is no error where it is not."""
-    packages = missing_packages()
-    if not packages:
-        return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+    packages = [package for need in missing() for package in need.packages]
+    if packages and (os.geteuid() != 0 or shutil.which("apt-get") is None):
         print(f"tests will be skipped for want of: {' '.join(packages)}", file=sys.stderr)
-        return
-    print(f"installing what tests need: {' '.join(packages)}", flush=True)
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    steps = (["update"], ["install", "-y", "--no-install-recommends", *packages])
-    for step in steps:
-        done = subprocess.run(
-            ["apt-get", "-qq", *step],
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            print(f"apt-get {step[0]} failed: {done.stdout.strip()[-500:]}", file=sys.stderr)
+    elif packages:
+        print(f"installing what tests need: {' '.join(packages)}", flush=True)
+        _done("apt-get", "-qq", "update")
+        _done("apt-get", "-qq", "install", "-y", "--no-install-recommends", *packages)
+    modules = [package for need in missing() for package in need.npm]
+    if modules and program("npm") is None:
+        print(f"tests will be skipped for want of npm's {' '.join(modules)}", file=sys.stderr)
+    elif modules:
+        print(f"installing what tests need: npm's {' '.join(modules)}", flush=True)
+        _done(*npm_install(modules))
+
+
+def _done(*command: str) -> None:
+    """A step of it; says where it fails."""
+    done = subprocess.run(
+        command,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = done.stdout.strip()[-500:]
+        print(f"{shlex.join(command[:3])} failed: {said}", file=sys.stderr)
 
 
 if __name__ == "__main__":

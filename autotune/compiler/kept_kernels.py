@@ -6,24 +6,21 @@ Predicting costs a tenth of what a kernel's code does, and most gain little over
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.compiler.open_kernels import OpenKernel, TriedKernel, covers
-from autotune.compiler.strip_lengths import drawn_values
-from autotune.sizes import symbols_of, value_at
+from autotune.compiler.strip_lengths import drawn_values, least_values
+from autotune.sizes import value_at
 
 Column = npt.NDArray[np.float64]
 WORTH = 1e-4
 """Least gain in the mean squared ratio to what all kernels would give, for one more (chosen)."""
 MOST = 1.05
 """Ratio that no size looked at is to be over, rare as it may be in its range (chosen)."""
-LEAST_SIZES = 24
-"""Sizes of a symbol, from its least on, that are looked at beside drawn ones: so few places take a
-strip of just their number, and are what many calls have."""
 
 
 def kept_kernels(tried: Sequence[TriedKernel]) -> list[TriedKernel]:
@@ -33,7 +30,8 @@ def kept_kernels(tried: Sequence[TriedKernel]) -> list[TriedKernel]:
         return list(tried)
     amounts = [e for kernel in tried for e in (*kernel.extents, kernel.pieces)]
     drawn = drawn_values(amounts)
-    costs = np.array([costs_at(kernel, [*drawn, *_small(amounts)]) for kernel in tried])
+    sizes = [*drawn, *least_values(amounts)]
+    costs = np.array([costs_at(kernel, sizes) for kernel in tried])
     ratios = (costs / costs.min(axis=0)) ** 2
     taken = [min(everywhere, key=lambda n: ratios[n].mean())]
     best = ratios[taken[0]]
@@ -47,17 +45,6 @@ def kept_kernels(tried: Sequence[TriedKernel]) -> list[TriedKernel]:
             number = int(np.where(ratios[:, worst] <= MOST**2, loss, np.inf).argmin())
         taken.append(number)
         best = np.minimum(best, ratios[number])
-
-
-def _small(amounts: Iterable[int]) -> list[Mapping[str, int]]:
-    """The least sizes of each symbol, all others being at their least."""
-    symbols = {s.name: s for e in amounts for s in symbols_of(e)}
-    least = {name: s.low for name, s in symbols.items()}
-    return [
-        {**least, name: size}
-        for name, s in sorted(symbols.items())
-        for size in range(s.low, min(s.high, s.low + LEAST_SIZES - 1) + 1)
-    ]
 
 
 def costs_at(kernel: OpenKernel | TriedKernel, drawn: Sequence[Mapping[str, int]]) -> Column:

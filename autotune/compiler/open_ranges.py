@@ -15,6 +15,7 @@ from autotune.frontend.open_sizes import OpenModel
 from autotune.graph.ir import Graph
 from autotune.graph.rewriter import kind_of
 from autotune.parse_int import LARGEST
+from autotune.runtime.open_image import Unit
 from autotune.size_ranges import Range, SizeRange, size_ranges
 from autotune.sizes import symbol, symbols_of
 from autotune.tasks.at_sizes import deciding_lows
@@ -25,6 +26,9 @@ FEW = 64
 """Sizes up to here are rather left out than those beyond what is asked: images behind strides."""
 SHORT = 16
 """Sizes that models are for whatever they have tables of."""
+STEPS = (2, 4, 8, 16, 32, 64)
+"""Steps of sizes that are tried where a model is not for all sizes, as images that layers halve
+and double."""
 MOST_TRIES = 12
 """Questions about sizes that may be left to sizes outside of the program."""
 Made = TypeVar("Made")
@@ -36,8 +40,9 @@ def covered(
     make: Callable[[Mapping[str, SizeRange]], Made],
 ) -> Made:
     """What `make` gives for the largest part of the ranges that decides all it asks about sizes:
-    of the smallest images, nothing may be left behind a stride, and sequences end where a table of
-    positions does. Raises what `make` does."""
+    of the smallest images, nothing may be left behind a stride, sequences end where a table of
+    positions does, and images that are halved and doubled are of even sizes. Raises what `make`
+    does."""
     tried = {name: _bounded(allowed) for name, allowed in ranges.items()}
     unknown = [name for name, allowed in ranges.items() if allowed.most == LARGEST]
     for _ in range(MOST_TRIES):
@@ -46,11 +51,24 @@ def covered(
         except UndecidedError as error:
             tried = _answered(model, tried, unknown, error)
         except ModelError:
-            shorter = _shorter(model, tried, unknown)
-            if shorter is None:
+            fewer = _shorter(model, tried, unknown) or _stepped(model, tried, unknown)
+            if fewer is None:
                 raise
-            tried, unknown = shorter, []
+            tried, unknown = fewer, []
     return make(tried)
+
+
+def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[str, int]]:
+    """What is counted of every symbol, and the symbol's size in terms of that. Sizes that go up in
+    steps are so many steps: their halves and quarters are whole numbers, too."""
+    units, sizes = [], {}
+    for name, allowed in ranges.items():
+        step = allowed.step
+        first = 0 if allowed.least % step == 0 else allowed.least
+        low, high = (allowed.least - first) // step, (allowed.most - first) // step
+        units.append(Unit(name=name, least=first, step=step))
+        sizes[name] = first + step * symbol(name, low, high)
+    return tuple(units), sizes
 
 
 def ranges_of(model: OpenModel, given: Mapping[str, Range] | None) -> dict[str, SizeRange]:
@@ -102,7 +120,9 @@ def _answered(
     """Ranges that begin, or end, where a question about sizes has one answer: without a few short
     ones, if that is enough; else no longer than asked, if nobody said how long. Raises the
     error where there are none."""
-    lows = deciding_lows(error)
+    units, _ = units_of(ranges)
+    counts = deciding_lows(error)
+    lows = {unit.name: unit.size(counts[unit.name]) for unit in units if unit.name in counts}
     if any(low > ranges[name].most for name, low in lows.items()):
         lows = {}
     later = {**ranges, **{name: _from(ranges[name], low) for name, low in lows.items()}}
@@ -141,6 +161,35 @@ def _shorter(
     return upto(found)
 
 
+def _stepped(
+    model: OpenModel, ranges: Mapping[str, SizeRange], names: Collection[str]
+) -> dict[str, SizeRange] | None:
+    """Ranges in which these symbols go up in the least steps with which the model can be imported,
+    each of them in single ones where that is no matter; None where steps are none."""
+
+    def by(step: int, some: Collection[str]) -> dict[str, SizeRange]:
+        return {
+            name: _multiples(allowed, step) if name in some else allowed
+            for name, allowed in ranges.items()
+        }
+
+    for step in STEPS if names else ():
+        if not _imports(model, by(step, names), names):
+            continue
+        needed = list(names)
+        for name in names:
+            others = [n for n in needed if n != name]
+            needed = others if _imports(model, by(step, others), names) else needed
+        return by(step, needed)
+    return None
+
+
+def _multiples(allowed: SizeRange, step: int) -> SizeRange:
+    """The multiples of a step in a range whose own step is 1."""
+    least, most = (-(-max(1, allowed.least) // step) * step, allowed.most // step * step)
+    return dataclasses.replace(allowed, least=least, most=most, step=step)
+
+
 def _imports(model: OpenModel, ranges: Mapping[str, SizeRange], names: Collection[str]) -> bool:
     """Whether the model can be imported for all sizes, as far as these symbols decide."""
     try:
@@ -158,7 +207,7 @@ def _asked(error: UndecidedError) -> set[str]:
 
 
 def _opened(model: OpenModel, ranges: Mapping[str, SizeRange]) -> Graph:
-    return model.open_graph({n: symbol(n, a.least, a.most) for n, a in ranges.items()})
+    return model.open_graph(units_of(ranges)[1])
 
 
 def _from(allowed: SizeRange, low: int) -> SizeRange:

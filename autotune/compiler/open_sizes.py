@@ -20,6 +20,7 @@ from autotune.compiler.open_emission import Emission
 from autotune.compiler.open_kernels import NoOpenKernelError
 from autotune.compiler.open_lines import BuiltKernel
 from autotune.compiler.open_link import PlannedPartition, open_link
+from autotune.compiler.open_ranges import units_of
 from autotune.compiler.open_samples import open_samples, sizes_of
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import drawn_values, weight_bytes
@@ -295,16 +296,3 @@ def _made(task: Task) -> int:
     """Elements of the output, at most."""
     (output,) = task.by_role("output")
     return greatest(output.type.size)
-
-
-def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[str, int]]:
-    """What is counted of every symbol, and the symbol's size in terms of that. Sizes that go up in
-    steps are so many steps: their halves and quarters are whole numbers, too."""
-    units, sizes = [], {}
-    for name, allowed in ranges.items():
-        step = allowed.step
-        first = 0 if allowed.least % step == 0 else allowed.least
-        low, high = (allowed.least - first) // step, (allowed.most - first) // step
-        units.append(Unit(name=name, least=first, step=step))
-        sizes[name] = first + step * symbol(name, low, high)
-    return tuple(units), sizes

@@ -18,7 +18,7 @@ from autotune.compiler.growing import GrowingModels
 from autotune.compiler.open_ranges import covered, ranges_of
 from autotune.compiler.open_samples import check_open_samples
 from autotune.defects import NO_DEFECT, described
-from autotune.errors import ConfigError, FeedError, ModelError
+from autotune.errors import ConfigError, ControlFlowError, FeedError, ModelError
 from autotune.frontend.open_sizes import OpenModel
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.graph.ir import Graph
@@ -127,7 +127,8 @@ def sized_model(
     """The model for any sizes in the request's ranges, or else its own: one program for as many of
     them as it can be for, if every task has a kernel for those. `compile_graph` is for sizes by
     themselves, in float32 where the program is in int8. Raises ConfigError for ranges of symbols
-    that it does not have, and for int8 without one program, and FeedError of samples for it."""
+    that it does not have, and for int8 without one program, FeedError of samples for it, and
+    ControlFlowError where a run had better loop by itself."""
     ranges = ranges_of(model, request.ranges)
     on_bytes = request.wanted_target().precision == "int8"
     if on_bytes:
@@ -184,9 +185,12 @@ def _check_at_sizes(model: OpenModel, ranges: Mapping[str, SizeRange]) -> None:
 def _one_program(
     model: OpenModel, ranges: Mapping[str, SizeRange], open_program: OpenProgram
 ) -> tuple[AnySizeProgram | None, str]:
-    """The program, or why there is none: something must know a size."""
+    """The program, or why there is none: something must know a size. Raises what leaves a loop
+    whose trips a size counts to the run."""
     try:
         return covered(model, ranges, lambda some: open_program(model, some)), ""
+    except ControlFlowError:
+        raise
     except ModelError as error:
         _check_at_sizes(model, ranges)
         return None, described(error)

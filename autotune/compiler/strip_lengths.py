@@ -4,7 +4,7 @@ its open dimensions, few enough to build, that cover the sizes of its range with
 A strip that is run for the last elements of a dimension makes some of them again, and every strip
 reads all weights. Sizes are drawn from the range; then, one after the other, those lengths are
 taken that lower what the drawn sizes are estimated to cost most, over what they would cost if
-there were kernels for all lengths.
+there were kernels for all lengths; then a few for the least sizes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,43 +44,75 @@ DRAWN = 96
 """Sizes that lengths are chosen for."""
 LONGEST_DRAWN = 4096
 """Symbols without a bound are drawn up to here."""
-STRIP_START_S = 2e-7
-"""Seconds until a strip has begun: its kernel is called, its first data come (assumed)."""
+STRIP_START = 0.3
+"""What a strip begins with, over the start of a kernel: it is called, its first data come
+(assumed)."""
 TILE = 4
 """Outputs of the common tiles: a strip takes as long as the next multiple of it, nearly."""
 UNTILED = 0.5
 """Share of an output that is missing to a whole tile and costs nothing."""
 LEAST_GAIN = 1e-4
 """Least gain in the mean squared ratio to what all lengths would give, for one more kernel."""
+LEAST_SIZES = 24
+"""Sizes of a symbol, from its least on, that are looked at beside drawn ones: so few places take a
+strip of just their number, and are what many calls have."""
+FEW_PLACES = 24
+"""Places up to which these have strips of their own (chosen): of more, a last strip that begins
+early makes few again."""
+MOST = 1.05
+"""Ratio that none of these is to be over (chosen)."""
+FURTHER = 3
+"""Kernels that there may be for them beside the others."""
+REPRESENTATIVE = 64
+"""Size of a symbol, as near as its range has one, at which the work at a place is counted."""
 SEED = 0
 """Seed of the drawn sizes."""
 
 
 def strip_lengths(task: Task, count: int, machine: Machine) -> list[tuple[int, ...]]:
-    """Lengths along the open dimensions, outermost first, of up to `count` strips; the first fits
-    into outputs of all sizes."""
+    """Lengths along the open dimensions, outermost first, of up to `count` strips, and of a few
+    for the least sizes; the first fits into outputs of all sizes."""
     extents = open_extents(task)
     if not extents:
         return []
     several = _candidates(extents, _places(task), _inside(task), _row(task, machine))
     candidates = np.array(several, np.int64)
-    drawn = _drawn(extents)
-    cost = _costs(task, candidates, drawn, machine)
-    fits_all = (candidates <= [least(e) for e in extents]).all(axis=1)
-    ideal = cost.min(axis=0)
-    best = np.full(len(drawn), np.inf)
+    drawn, few = _drawn(extents), _at(extents, least_values(extents))
+    few = few[few.prod(axis=1) <= FEW_PLACES]
+    cost = _costs(task, candidates, np.concatenate([drawn, few]), machine)
+    fits_all = np.all(candidates <= [least(e) for e in extents], axis=1)
+    ratios = (cost / cost.min(axis=0)) ** 2
+    taken = _for_drawn(ratios[:, : len(drawn)], fits_all, count)
+    taken += _for_least(ratios[:, len(drawn) :], taken)
+    return [tuple(int(n) for n in candidates[number]) for number in taken]
+
+
+def _for_drawn(ratios: Column, fits_all: npt.NDArray[Any], count: int) -> list[int]:
+    """Candidates (rows), one after the other, that lower the mean at the sizes (columns) most; the
+    first is one of those that fit everywhere."""
+    best = np.full(ratios.shape[1], np.inf)
     taken: list[int] = []
     while len(taken) < count:
-        loss = ((np.minimum(best, cost) / ideal) ** 2).mean(axis=1)
+        loss = np.minimum(best, ratios).mean(axis=1)
         if not taken:
             loss = np.where(fits_all, loss, np.inf)
         number = int(loss.argmin())
-        enough = ((best / ideal) ** 2).mean() - LEAST_GAIN
-        if taken and (number in taken or loss[number] >= enough):
+        if taken and (number in taken or loss[number] >= best.mean() - LEAST_GAIN):
             break
         taken.append(number)
-        best = np.minimum(best, cost[number])
-    return [tuple(int(n) for n in candidates[number]) for number in taken]
+        best = np.minimum(best, ratios[number])
+    return taken
+
+
+def _for_least(ratios: Column, taken: Sequence[int]) -> list[int]:
+    """Further candidates, until the worst of these sizes is good enough."""
+    best, further = ratios[list(taken)].min(axis=0, initial=np.inf), list[int]()
+    while len(further) < FURTHER and best.max(initial=0.0) > MOST**2:
+        mends = ratios[:, best.argmax()] <= MOST**2
+        loss = np.where(mends, np.minimum(best, ratios).mean(axis=1), np.inf)
+        further.append(int(loss.argmin()))
+        best = np.minimum(best, ratios[further[-1]])
+    return further
 
 
 def weight_bytes(task: Task) -> int:
@@ -158,9 +191,28 @@ def _drawn_of(symbols: tuple[SizeSymbol, ...], count: int) -> tuple[Mapping[str,
     return tuple(out)
 
 
+def least_values(extents: Iterable[int]) -> list[Mapping[str, int]]:
+    """The least sizes of each symbol of these extents, and of any two that grow together, as of
+    square images, all others being at their least."""
+    symbols = {s.name: s for e in extents for s in symbols_of(e)}
+    lowest = {name: s.low for name, s in symbols.items()}
+    names = sorted(symbols)
+    growing = [*((name,) for name in names), *itertools.combinations(names, 2)]
+    return [
+        lowest | {name: lowest[name] + more for name in some}
+        for some in growing
+        for more in range(LEAST_SIZES)
+        if all(lowest[name] + more <= symbols[name].high for name in some)
+    ]
+
+
 def _drawn(extents: Sequence[int]) -> Amounts:
-    """Extents at these sizes."""
-    rows = [[value_at(extent, values) for extent in extents] for values in drawn_values(extents)]
+    """Extents at drawn sizes."""
+    return _at(extents, drawn_values(extents))
+
+
+def _at(extents: Sequence[int], several: Iterable[Mapping[str, int]]) -> Amounts:
+    rows = [[value_at(extent, values) for extent in extents] for values in several]
     return np.array(rows, np.int64)
 
 
@@ -181,10 +233,16 @@ def _costs(task: Task, candidates: Amounts, drawn: Amounts, machine: Machine) ->
     worked = candidates + (rounded - candidates) * (1 - UNTILED)
     near = min(weights, machine.cache_bytes(2))
     weights_s = float(machine.stream_s(weights, near))
-    strip = worked.prod(axis=1) * place_s(task, machine) + weights_s + STRIP_START_S
+    strip = worked.prod(axis=1) * place_s(task, machine) + weights_s + _start_s(machine)
     strips = -(-drawn[None] // candidates[:, None])
     fits = (drawn[None] >= candidates[:, None]).all(axis=2)
     return np.where(fits, strips.prod(axis=2) * strip[:, None], np.inf)
+
+
+def _start_s(machine: Machine) -> float:
+    """Estimated seconds until a strip has begun. A cycle is that of a full-width multiply-add."""
+    cycle_s = 2 * machine.target.lanes() / machine.profile.peak_flops
+    return STRIP_START * machine.cpu.kernel_start_cycles * cycle_s
 
 
 def place_s(task: Task, machine: Machine) -> float:
@@ -197,8 +255,7 @@ def _flops_per_element(task: Task) -> float:
     (output,) = task.by_role("output")
     fixed = math.prod(e for e in output.type.shape if isinstance(e, int))
     flops = task_flops(task)
-    symbols = {s.name: 64 for s in symbols_of(flops)} | {
-        s.name: 64 for e in output.type.shape for s in symbols_of(e)
-    }
+    there = {s for amount in (flops, *output.type.shape) for s in symbols_of(amount)}
+    symbols = {s.name: min(max(REPRESENTATIVE, s.low), s.high) for s in there}
     elements = value_at(math.prod(output.type.shape), symbols) // max(1, fixed)
     return max(value_at(flops, symbols) / elements, 8.0 * fixed)

@@ -16,6 +16,21 @@ WORDS = (
 """The functions, without the prefix."""
 OPEN_WORDS = ("sizes", "size", "resize", "input_of", "output_of")
 """Those that models of open sizes have besides."""
+RESERVED = frozenset((
+    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break",
+    "case", "catch", "char", "class", "compl", "concept", "const", "const_cast", "consteval",
+    "constexpr", "constinit", "continue", "co_await", "co_return", "co_yield", "decltype",
+    "default", "delete", "do", "double", "dynamic_cast", "else", "enum", "explicit", "export",
+    "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
+    "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator",
+    "or", "or_eq", "private", "protected", "public", "register", "reinterpret_cast",
+    "requires", "restrict", "return", "short", "signed", "sizeof", "static", "static_assert",
+    "static_cast", "struct", "switch", "template", "this", "thread_local", "throw", "true",
+    "try", "typedef", "typeid", "typename", "typeof", "union", "unsigned", "using", "virtual",
+    "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
+    "entry", "ix", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64",
+))  # fmt: skip
+"""Words of C and C++ (specified), and in the last line `model.c`'s own: no names of types."""
 Face_co = TypeVar("Face_co", bound=Frame, covariant=True)
 
 

@@ -3,6 +3,8 @@ sizes are open. Out: text of C99."""
 
 from __future__ import annotations
 
+import re
+
 _TEXT = r"""/* Runs a model on files of raw numbers, and prints milliseconds.
 
    main in0.bin ... -o out0.bin ... [--repeat N] [--threads N] [--weights FILE]@USAGE@
@@ -73,12 +75,14 @@ static int number(const char *text) {
 
 @FUNCTIONS@int main(int argc, char **argv) {
     const char *in[MODEL_INPUTS + 1], *out[MODEL_OUTPUTS + 1], *weights = "model.weights";
-    void *inputs[MODEL_INPUTS + 1], *outputs[MODEL_OUTPUTS + 1];
+    /* static: what is never freed is no leak */
+    static void *inputs[MODEL_INPUTS + 1], *outputs[MODEL_OUTPUTS + 1];
+    static double *times;
+    static model *instance;
     int ins = 0, outs = 0, writing = 0, repeat = 1, i, code;
-    double start, load, *times;
-    model *instance;
+    double start, load;
 @LOCALS@#ifdef MODEL_NEEDS_MEMORY
-    void *memory;
+    static void *memory;
     size_t bytes;
 #endif
     for (i = 1; i < argc; i++) {
@@ -108,7 +112,7 @@ static int number(const char *text) {
                                          : "more files than the model has inputs");
         if (wanted) (writing ? out : in)[(*wanted)++] = argv[i];
     }
-    if (ins != MODEL_INPUTS || (outs != MODEL_OUTPUTS && outs != 0)) {
+    if (ins != MODEL_INPUTS || (writing && outs != MODEL_OUTPUTS)) {
         fprintf(stderr, "usage: main %d input file(s) [-o %d output file(s)] [--repeat N] "
                 "[--threads N] [--weights FILE]@USAGE@\n", MODEL_INPUTS, MODEL_OUTPUTS);
         return 2;
@@ -214,4 +218,10 @@ def main_text(prefix: str, *, open_sizes: bool = False) -> str:
             first, f"    for (i = 0; i < MODEL_SIZES; i++) sizes[i] = -1;\n{first}", 1
         )
     text = text.replace("MODEL_", f"{prefix.upper()}_").replace("model_", f"{prefix}_")
-    return text.replace("    model *instance", f"    {prefix} *instance")
+    return text.replace("    static model *instance", f"    static {prefix} *instance")
+
+
+def is_taken(name: str) -> bool:
+    """Whether the program has a name of its own, or of the C library's, which no type may have."""
+    code = re.sub(r'/\*.*?\*/|"[^"]*"', "", _TEXT + _FUNCTIONS, flags=re.DOTALL)
+    return name in set(re.findall(r"\w+", code)) - {"model"}

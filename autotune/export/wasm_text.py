@@ -186,7 +186,7 @@ try {
 @RESIZE@if (files.inputs.length !== model.inputs.length) {
   fail(`expected ${model.inputs.length} files of inputs, got ${files.inputs.length}`);
 }
-if (files.outputs.length && files.outputs.length !== model.outputs.length) {
+if (side === files.outputs && files.outputs.length !== model.outputs.length) {
   fail(`expected ${model.outputs.length} files after -o, got ${files.outputs.length}`);
 }
 const inputs = {};

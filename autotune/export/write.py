@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from autotune import arguments
-from autotune.atomic_file import atomic_file
+from autotune.atomic_file import write_together
 from autotune.codegen.elf.loader import RUNTIME
 from autotune.codegen.elf.objects import UNDEFINED, read_elf
 from autotune.codegen.elf.relocatable import archive, merged_object
@@ -25,10 +25,10 @@ from autotune.errors import ConfigError
 from autotune.export.api_text import api_text
 from autotune.export.build_files import LIBRARIES, cmake_text, pkg_config_text
 from autotune.export.c_text import c_text
-from autotune.export.exported import Exported, public_names, weights_symbol
+from autotune.export.exported import RESERVED, Exported, public_names, weights_symbol
 from autotune.export.header import header_text, open_header_text
 from autotune.export.interface import Frame, interface_of
-from autotune.export.main_text import main_text
+from autotune.export.main_text import is_taken, main_text
 from autotune.export.open_api_text import open_api_text
 from autotune.export.open_c_text import open_c_text
 from autotune.export.open_interface import open_interface
@@ -65,16 +65,7 @@ class ExportOptions:
 
 def export_image(image: Image, folder: str | Path, options: ExportOptions) -> tuple[Path, ...]:
     """Write the files, and give their paths. Raises ConfigError and BuildError."""
-    files = exported_files(image, options)
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make the folder {place}: {error.strerror}") from None
-    for name, data in files.items():
-        with atomic_file(place / name, ConfigError) as file:
-            file.write(data)
-    return tuple(place / name for name in files)
+    return write_together(folder, exported_files(image, options), ConfigError)
 
 
 def exported_files(image: Image, options: ExportOptions) -> Files:
@@ -234,9 +225,11 @@ def _check(image: Image, options: ExportOptions) -> None:
     target = image.target
     arguments.one_of("format", options.format, FORMATS, ConfigError)
     arguments.one_of("weights", options.weights, WEIGHTS, ConfigError)
-    if not (options.prefix.isidentifier() and options.prefix.isascii()):
+    is_name = options.prefix.isidentifier() and options.prefix.isascii()
+    if not is_name or options.prefix in RESERVED or is_taken(options.prefix):
         raise ConfigError(
-            f"--prefix must be a name in C, like model or face_detector, got {options.prefix!r}"
+            "--prefix must be a name in C that its words and the files' own leave free, like "
+            f"model or face_detector, got {options.prefix!r}"
         )
     if options.format == "python" and options.weights != "inside":
         raise ConfigError("for Python the weights are in the model's file, which is mapped; leave "

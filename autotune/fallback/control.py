@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import onnx
@@ -128,8 +129,9 @@ class _LoopingPart(_ControlPart):
         self, stage: Stage, model: onnx.ModelProto, make: MakeGraph, fallback: bool
     ) -> None:
         super().__init__(stage, model, make, fallback)
-        self._loops: dict[CompiledModel, Trips | None] = {}
-        """What runs a model of the body in a native loop, if that can be done."""
+        self._loops: WeakKeyDictionary[CompiledModel, Trips | None] = WeakKeyDictionary()
+        """What runs a model of the body in a native loop, if that can be done, as long as the body
+        keeps the model."""
 
     def close(self) -> None:
         self._loops.clear()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from autotune.compiler.open_ranges import covered
 from autotune.compiler.sized import OpenProgram
 from autotune.frontend.onnx.importer import import_part
 from autotune.graph.ir import Graph
@@ -77,13 +78,15 @@ class OpenedPart:
             for name in one
         }
         model = OpenPart(part, self._inputs)
-        self._program = compiled(model, {s: SizeRange(most=MOST) for s in model.symbols})
+        every = {s: SizeRange(most=MOST) for s in model.symbols}
+        self._program = covered(model, every, lambda some: compiled(model, some))
 
     def at(self, shapes: Shapes) -> CompiledModel | None:
-        """None where the shapes do not fit."""
+        """None where the shapes do not fit, or lie outside of what the program decides."""
         sizes: dict[str, int] = {}
         for name, kind in self._inputs.items():
             for dim, extent in zip(kind.shape, shapes[name], strict=True):
                 if extent != (sizes.setdefault(dim, extent) if isinstance(dim, str) else dim):
                     return None
-        return self._program.at(sizes) if max(sizes.values()) <= MOST else None
+        fits = all(sizes[name] in some for name, some in self._program.image.types.ranges)
+        return self._program.at(sizes) if fits else None

@@ -63,8 +63,6 @@ class _Made:
     """How many tensors each output that is a sequence has."""
     baked: frozenset[str]
     """Inputs that are constants in it."""
-    shared: bool = False
-    """Whether it runs in memory that it shares with other sizes."""
 
 
 class OwnPart:
@@ -99,7 +97,7 @@ class OwnPart:
         None where it is not that. It is compiled already."""
         given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
         made = self._kept.get(self._shapes_of(given))
-        simple = made is not None and not (made.lengths or made.baked or made.shared)
+        simple = made is not None and not (made.lengths or made.baked)
         return made.model if made is not None and simple else None
 
     def run(self, values: Values) -> dict[str, Any]:
@@ -169,7 +167,7 @@ class OwnPart:
 
     def _at_any_size(self, given: Values) -> _Made | None:
         """A part that meets a second set of shapes is compiled for all of them, where that can be:
-        None where not, and for the first."""
+        None where not, and for the first. Raises ControlFlowError of a loop that sizes end."""
         arrays = {n: v for n, v in given.items() if isinstance(v, np.ndarray) and v.size}
         if self._deciding or len(arrays) < len(given):
             return None
@@ -185,6 +183,8 @@ class OwnPart:
             dtypes = {name: array.dtype.name for name, array in arrays.items()}
             try:
                 made = OpenedPart(part, dtypes, (before, shapes), self._open)
+            except ControlFlowError:
+                raise
             except ModelError:
                 made = None
             except NO_DEFECT:
@@ -195,7 +195,7 @@ class OwnPart:
         found = self._opened[kinds]
         model = found.at(shapes) if found is not None else None
         none = frozenset[str]()
-        return _Made(model=model, lengths={}, baked=none, shared=True) if model else None
+        return _Made(model=model, lengths={}, baked=none) if model else None
 
     def _imported(self, given: Values) -> _Made:
         """Compiled for these shapes and values."""

@@ -124,10 +124,17 @@ class Assembler:
         return self.builder.constant(as_array(array, result.dtype))
 
     def _held(self, value: str, of: str) -> str:
-        """A constant some of whose numbers are sizes as a tensor that a run fills; one number of
-        an elementwise op stays a scalar."""
+        """An operand of an op that a run can have; one number of an elementwise op stays a
+        scalar."""
         array = self.known(value)
-        if array is None or array.dtype != object or (of == "elementwise" and array.size == 1):
+        one = of == "elementwise" and array is not None and array.size == 1
+        return value if one else self.filled(value)
+
+    def filled(self, value: str) -> str:
+        """A constant some of whose numbers are sizes as a tensor that a run fills; any other value
+        as it is."""
+        array = self.known(value)
+        if array is None or array.dtype != object:
             return value
         numbers = [
             self.builder.op("expand", self.scalar(number, "int64"), shape=(1,))

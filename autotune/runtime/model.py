@@ -183,10 +183,14 @@ class CompiledModel(Closing):
     def by_address(self) -> bool:
         """Whether `run_at` can run the model. Loads it."""
         slot = self._pool.take()
-        try:
-            return isinstance(slot.session, AddressedSession) and slot.session.by_address
-        finally:
-            self._pool.give(slot)
+        self._pool.give(slot)
+        return isinstance(slot.session, AddressedSession)
+
+    def by_words(self) -> bool:
+        """Whether `run_through` can run the model. Loads it."""
+        slot = self._pool.take()
+        self._pool.give(slot)
+        return isinstance(slot.session, AddressedSession) and slot.session.by_words
 
     def run_at(self, addresses: Sequence[int], words: WatchedWords | None = None) -> bool:
         """One inference on memory of the caller's, for models that are `by_address`: addresses of
@@ -202,7 +206,7 @@ class CompiledModel(Closing):
 
     @property
     def run_through(self) -> Callable[[RunsSession, object, object], bool]:
-        """What `Pool.through` does with a session of this model, where it is `by_address`."""
+        """What `Pool.through` does with a session of this model, where it is `by_words`."""
         return self._pool.through
 
     def update(

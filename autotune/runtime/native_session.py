@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from autotune.runtime.image import (
     ModelImage,
     Port,
 )
+from autotune.runtime.output_copies import OutputCopies
 from autotune.runtime.session import NOWHERE, Session
 from autotune.runtime.watched import WatchedWords
 from autotune.stored import stored_as
@@ -87,6 +89,7 @@ class NativeSession:
         ]
         ports = [port for _, _, port in self._outputs]
         self._whole = len(ports) == len(image.outputs) and all(map(_same, ports, image.outputs))
+        self._copies = None if self._whole else OutputCopies(image)
         held = [a.ctypes.data for a in self._blocks]
         callers = [0 for _ in (*image.inputs, *self._outputs)]
         self._bases = _pointers([*held, *callers, *further])
@@ -128,24 +131,34 @@ class NativeSession:
         return out
 
     @property
-    def by_address(self) -> bool:
-        """Whether `run_at` can run the model: each output is a buffer of its own, in order."""
+    def by_words(self) -> bool:
+        """Whether native callers may run the model by `words_address`: each output is a buffer of
+        its own, in order."""
         return self._whole
 
     def run_at(self, addresses: Sequence[int], words: WatchedWords | None = None) -> bool:
         """One inference on memory of the caller's: addresses of the inputs, then of the outputs.
         What lies there is as the model declares it: nothing is checked. Where `words` have
         changed, nothing is run, and the result is False."""
-        self._bases[FIRST_INPUT : FIRST_INPUT + len(addresses)] = addresses  # type: ignore[call-overload]
-        if words is not None:
-            return bool(words.enter(words.pointer, self._code, self._pointer))
-        self._entry(self._pointer)
+        copies = self._copies
+        placed = addresses if copies is None else copies.placed(addresses)
+        self._bases[FIRST_INPUT : FIRST_INPUT + len(placed)] = placed  # type: ignore[call-overload]
+        if words is None:
+            self._entry(self._pointer)
+        elif not words.enter(words.pointer, self._code, self._pointer):
+            return False
+        if copies is not None:
+            copies.copy(self._bases, addresses)
         return True
 
     @property
-    def entry_address(self) -> int:
-        """Address of the entry, for those who call it without Python."""
-        return self._library.address(ENTRY_SYMBOL)
+    def entry_words(self) -> tuple[int, int, int, int]:
+        """How native code calls the model: see `autotune.codegen.llvm.trips`."""
+        return self._code, 0, 0, 0
+
+    def held(self) -> AbstractContextManager[object]:
+        """The memory that the model runs in, for those who call it without Python."""
+        return nullcontext()
 
     def pointers(self) -> list[int]:
         """What the entry takes, without inputs and outputs: these are the caller's to place."""

@@ -42,6 +42,10 @@ class Unit:
     def count(self, size: int) -> int:
         return (size - self.least) // self.step
 
+    def size(self, count: int) -> int:
+        """The size of a count."""
+        return self.least + self.step * count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPort:
@@ -279,7 +283,8 @@ class OpenCode:
         self.plans = tuple(_LoadedPlan(plan, library) for plan in image.plans)
         word = ctypes.c_int64
         table = ctypes.CFUNCTYPE(None, ctypes.c_void_p, word, word, ctypes.c_void_p)
-        self.run_table = table(library.address(TABLE))
+        self.table_address = library.address(TABLE)
+        self.run_table = table(self.table_address)
         self._plan_at = image.choice.asked() if image.choice is not None else None
         self._pointers = image.pointers
 

@@ -4,8 +4,8 @@ millisecond, which share code, weights and arenas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
 
 from autotune.codegen.base import Library
@@ -17,6 +17,7 @@ from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession
 from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
 from autotune.runtime.session import NOWHERE
+from autotune.runtime.watched import WatchedWords
 from autotune.types import Array
 
 RESERVED_SHARE = 4
@@ -65,6 +66,7 @@ class OpenSession(NativeSession):
         handler may take it within its thread's own, since no handler begins inside a run."""
         rows, width = calls.table.shape
         table, run = calls.table.ctypes.data, code.run_table
+        self._entry_words = (code.table_address, table, rows, width)
 
         def entry(bases: int) -> None:
             run(table, rows, width, bases)
@@ -74,8 +76,22 @@ class OpenSession(NativeSession):
         super().__init__(calls.image, code.library, entry, further)
 
     @property
-    def by_address(self) -> bool:
-        return False  # a run has an arena of its own
+    def by_words(self) -> bool:
+        return False  # its entry is a function of Python, which finds the run's arena
+
+    @property
+    def entry_words(self) -> tuple[int, int, int, int]:
+        return self._entry_words
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """An arena, and the turn, for as long as the caller runs the model by itself."""
+        block = self._begin()
+        try:
+            with self._turn:
+                yield
+        finally:
+            self._arenas.give(block)
 
     def run(
         self,
@@ -87,6 +103,16 @@ class OpenSession(NativeSession):
         try:
             with self._turn:
                 return super().run(inputs, numbers, into)
+        finally:
+            self._arenas.give(block)
+
+    def run_at(self, addresses: Sequence[int], words: WatchedWords | None = None) -> bool:
+        if words is not None and words.changed():
+            return False
+        block = self._begin()
+        try:
+            with self._turn:
+                return super().run_at(addresses)
         finally:
             self._arenas.give(block)
 

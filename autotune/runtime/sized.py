@@ -185,6 +185,14 @@ class SizedModel(Closing):
         shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
         return self._at(shapes) if self._program is None else self._anywhere(shapes)
 
+    def ready(self, shapes: tuple[tuple[int, ...], ...]) -> CompiledModel | None:
+        """The one program for inputs of these shapes, in order; None where there is none that
+        serves them. Raises FeedError, ClosedError."""
+        if self._program is None:
+            return None
+        made = self._anywhere(shapes)
+        return made if self._ready.get(shapes) is made else None
+
     def _shapes_at(self, sizes: Sizes) -> _Shapes:
         """Raises ConfigError, FeedError."""
         given = {

@@ -73,6 +73,7 @@ class Trips:
         if not all(map(session.is_whole, image.outputs)):
             raise UnevenBodyError("outputs of the body lie in other values")
         self._session, self._how = session, how
+        self._entry = np.array(session.entry_words, np.int64)
         self._slots = {port.name: FIRST_INPUT + n for n, port in enumerate(image.inputs)}
         self._made = {port.name: port for port in image.outputs}
         self._loop = _LOOP(_library(image.target).address(SYMBOL))
@@ -85,6 +86,12 @@ class Trips:
         `given`: every input and all that is carried; of what moves, the first row. `steps`: bytes
         from one row to the next. `first`: the number of the first trip, of which there are up to
         `trips`, and one at least."""
+        with self._session.held():
+            return self._run(given, steps, first, trips)
+
+    def _run(
+        self, given: Mapping[str, Array], steps: Mapping[str, int], first: int, trips: int
+    ) -> tuple[int, list[Array], list[Array]]:
         how, count = self._how, np.array(first, np.int64)
         fixed = {n: np.require(a, requirements=["C", "A"]) for n, a in given.items()}
         fixed |= {how.counter: count} if how.counter else {}
@@ -107,7 +114,7 @@ class Trips:
             while more and done < end:
                 start_s = time.perf_counter()
                 made = self._loop(
-                    self._session.entry_address, run.pointer, min(at_once, end - done),
+                    self._entry.ctypes.data, run.pointer, min(at_once, end - done),
                     address(count), going, plan.ctypes.data,
                 )  # fmt: skip
                 done, more = done + abs(made), made > 0

@@ -3,7 +3,8 @@ dimensions that are always gone through together are 1 but for the last of them,
 elements of all: height and width of an image that is reduced, normalized, or scaled by channels.
 
 Loops are then as long as a whole image, not as a row of it. Memory is the same, so a kernel of the
-one task is one of the other; the number of dimensions is, too, so attributes keep their meaning.
+one task is one of the other; the number of dimensions is, too, so attributes keep their meaning. A
+reshape, which has none, becomes a copy.
 """
 
 from __future__ import annotations
@@ -27,8 +28,30 @@ _Values = Mapping[str, TaskValue]
 
 def as_few(task: Task) -> Task:
     """The task with its places as one dimension, or else those that are together."""
+    task = in_one_shape(task)
     found = merged(task)
     return joined(task) if found is task else found
+
+
+def in_one_shape(task: Task) -> Task:
+    """A reshape to or from where elements lie side by side as a copy in the shape of the other,
+    whose rows may lie apart: no index is divided by a size. Any other task as it is."""
+    (node, *more), values = task.nodes, {v.name: v for v in task.values}
+    if more or node.op != "reshape":
+        return task
+    source, made = values[node.inputs[0]], values[node.outputs[0]]
+    for dense, other in ((made, source), (source, made)):
+        shape = other.type.shape
+        if dense.layout != Layout.dense(dense.type.shape) or not any_size(shape):
+            continue
+        kind = dataclasses.replace(dense.type, shape=shape)
+        alike = dataclasses.replace(dense, type=kind, layout=Layout.dense(shape))
+        return dataclasses.replace(
+            task,
+            nodes=(dataclasses.replace(node, op="copy", attrs=()),),
+            values=tuple(alike if v is dense else v for v in task.values),
+        )
+    return task
 
 
 def joined(task: Task) -> Task:

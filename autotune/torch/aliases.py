@@ -77,7 +77,7 @@ def _repeats(result: fx.Node) -> bool:
 def _chain(view: fx.Node) -> list[fx.Node]:
     """The nodes that make a view, from the last to the first."""
     nodes = []
-    while _is_view(view):
+    while is_view(view):
         nodes.append(view)
         view = view.all_input_nodes[0]
     return nodes
@@ -88,10 +88,10 @@ def _source(node: fx.Node) -> fx.Node:
     return chain[-1].all_input_nodes[0] if chain else node
 
 
-def _is_view(node: fx.Node) -> bool:
+def is_view(node: fx.Node) -> bool:
     """Whether a node gives its first operand's memory, or one of several such parts of it."""
     if node.target is operator.getitem:
-        return _is_view(node.all_input_nodes[0])
+        return is_view(node.all_input_nodes[0])
     schema = getattr(node.target, "_schema", None)
     first = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
     return first is not None and not first.is_write

@@ -37,7 +37,7 @@ def same_forms(tensors: Sequence[Any]) -> Callable[..., bool] | None:
     Looking at each of them takes longer than a small model. PyTorch has one function for all,
     which its recorder's guards are made of. It also asks for what does not matter here (modes of
     PyTorch's dispatch): what it refuses may be right."""
-    if _MAKER is None or not tensors or not all(map(_has_memory, tensors)):
+    if _MAKER is None or not tensors or not all(map(has_memory, tensors)):
         return None
     made = _MAKER(
         *tensors,
@@ -48,7 +48,8 @@ def same_forms(tensors: Sequence[Any]) -> Callable[..., bool] | None:
     return check
 
 
-def _has_memory(value: Any) -> bool:
+def has_memory(value: Any) -> bool:
+    """Whether a value is a tensor whose numbers lie in this machine's memory, of no subclass."""
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
         and value.layout is torch.strided

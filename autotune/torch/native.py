@@ -7,6 +7,7 @@ results are memory that the model made for them: nothing is copied in between.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -15,13 +16,16 @@ import torch
 from autotune.frontend.torch.dtypes import HALVES, PARTS
 from autotune.frontend.torch.importer import TensorPort
 from autotune.runtime.model import CompiledModel
-from autotune.torch.forms import Form, have_forms, never, same_forms
+from autotune.runtime.sized import SizedModel
+from autotune.torch.forms import Form, has_memory, have_forms, never, same_forms
 from autotune.torch.tensor_call import TensorCall, tensor_call
 from autotune.torch.watch import WeightWatch, taker
 from autotune.types import Array
 
 _Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
 QuickCall = Callable[[tuple[Any, ...]], list[torch.Tensor] | None]
+KEPT_SHAPES = 256
+"""Sets of shapes whose calls a piece of open sizes keeps, those met last."""
 _GUARDS: Any = getattr(torch._C._dynamo, "guards", None)
 
 
@@ -40,7 +44,11 @@ class NativePiece:
         self.model = model
         self._inputs = [(port, _moved(port.order)) for port in inputs]
         self._outputs = [(port, _back(port.order)) for port in outputs]
-        self.direct = _direct(model, inputs, outputs)
+        self.direct: AnyDirectCall | None = None
+        if isinstance(model, CompiledModel):
+            self.direct = direct_call(model, inputs, outputs)
+        elif isinstance(model, SizedModel) and model.serves_all:
+            self.direct = OpenDirectCall(model, inputs, outputs)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if self.direct is not None:
@@ -125,7 +133,7 @@ class DirectCall:
         """What says that tensors are as these, and what runs the model on such ones; None where
         there is nothing that does."""
         fits = None if tensors is None else same_forms(tensors)
-        if tensors is None or fits is None:
+        if tensors is None or fits is None or not self._model.by_words():
             return never, None
         places = [place for place, *_ in self._takes]
         return fits, tensor_call(tensors, watch, places, len(self._gives))
@@ -146,12 +154,68 @@ class DirectCall:
         return call
 
 
-def _direct(
-    model: Model, inputs: Sequence[TensorPort], outputs: Sequence[TensorPort]
+class OpenDirectCall:
+    """Calls of a model of open sizes on the memory of tensors: a DirectCall for each set of
+    shapes."""
+
+    def __init__(
+        self,
+        model: SizedModel,
+        inputs: Sequence[TensorPort],
+        outputs: Sequence[TensorPort],
+        places: Sequence[int] | None = None,
+    ) -> None:
+        """`places`: see DirectCall."""
+        self._model, self._inputs, self._outputs = model, inputs, outputs
+        self._places = [*range(len(inputs))] if places is None else [*places]
+        self._call = self.watching(WeightWatch({}))
+
+    def at(self, places: Sequence[int]) -> OpenDirectCall:
+        """The same, where it finds what it takes in these places of a longer sequence."""
+        return OpenDirectCall(self._model, self._inputs, self._outputs, places)
+
+    def __call__(self, tensors: Sequence[Any]) -> list[torch.Tensor] | None:
+        """None where a tensor is not as the model takes it."""
+        return self._call(tuple(tensors))
+
+    def watching(self, watch: WeightWatch) -> QuickCall:
+        """See DirectCall."""
+        calls: OrderedDict[tuple[Any, ...], QuickCall] = OrderedDict()
+        taken = taker(self._places)
+
+        def call(tensors: tuple[Any, ...]) -> list[torch.Tensor] | None:
+            given = taken(tensors)
+            if not all(map(has_memory, given)):
+                return None
+            shapes = tuple([t.shape for t in given])
+            found = calls.get(shapes)
+            if found is None:
+                found = calls[shapes] = self._at_shapes(shapes, watch)
+                if len(calls) > KEPT_SHAPES:
+                    calls.popitem(last=False)
+            return found(tensors)
+
+        return call
+
+    def _at_shapes(self, shapes: Sequence[Sequence[int]], watch: WeightWatch) -> QuickCall:
+        pairs = zip(self._inputs, shapes, strict=True)
+        stored = tuple([tuple([shape[d] for d in port.order]) for port, shape in pairs])
+        model = self._model.ready(stored)
+        found = model and direct_call(model, self._inputs, self._outputs)
+        return found.at(self._places).watching(watch) if found else slowly
+
+
+AnyDirectCall = DirectCall | OpenDirectCall
+
+
+def slowly(_: tuple[Any, ...]) -> None:
+    """A quick call that there is none for."""
+
+
+def direct_call(
+    model: CompiledModel, inputs: Sequence[TensorPort], outputs: Sequence[TensorPort]
 ) -> DirectCall | None:
     """None for models whose ports are not tensors' own memory."""
-    if not isinstance(model, CompiledModel):
-        return None
     if [*model.inputs, *model.outputs] != [p.name for p in (*inputs, *outputs)]:
         return None
     types = {**model.inputs, **model.outputs}

@@ -21,10 +21,11 @@ from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenGraphSizes
 from autotune.graph.ir import Graph
 from autotune.torch.aliases import result_views
 from autotune.torch.gain import predicted_gain
-from autotune.torch.native import DirectCall, Model, NativePiece
+from autotune.torch.native import AnyDirectCall, Model, NativePiece
 from autotune.torch.numbers import CallNumbers
 from autotune.torch.open_piece import OpenPiece
 from autotune.torch.split import GraphPiece, split
+from autotune.torch.weight_views import weight_views
 
 Weights = Mapping[fx.Node, torch.Tensor]
 CompileGraph = Callable[[Graph | OpenPiece], Model]
@@ -87,6 +88,11 @@ def plan(
         nodes, asked = views.without(nodes), views.asked(asked)
     sizes, usual = (opened.sizes, opened.examples) if opened else (KNOWN, values)
     refused = refusals(nodes, values, held, sizes=sizes, examples=usual)
+    if refused:
+        seen = weight_views(nodes, held, asked)
+        nodes = [n for n in nodes if n not in seen]
+        refused = {n: why for n, why in refused.items() if n not in seen}
+        held |= seen
     known = held.keys() | {n for n, v in values.items() if isinstance(v, _NUMBERS)}
     pieces = split(nodes, refused, asked, known)
     quick = [p for p in pieces if p.native and predicted_gain(p, usual) < min_gain]
@@ -113,7 +119,7 @@ class PieceRunner:
         self._slots = {node: i for i, node in enumerate(module.graph.nodes)}
         self._inputs = [self._slots[n] for n in module.graph.nodes if n.op == "placeholder"]
         self._fixed: list[tuple[int, Any]] = [
-            (self._slots[n], t) for n, t in found.weights.items() if n.op == "get_attr"
+            (self._slots[n], t) for n, t in found.weights.items() if n.op != "placeholder"
         ]
         self._fixed += [
             (self._slots[n], v)
@@ -133,7 +139,7 @@ class PieceRunner:
             self._numbers = CallNumbers(found.opened, wanted, self._slots)
         self._whole = self._one_step()
 
-    def _one_step(self) -> tuple[Run, list[int], DirectCall | None] | None:
+    def _one_step(self) -> tuple[Run, list[int], AnyDirectCall | None] | None:
         """What is the whole graph, which inputs it takes, and how it may run in fewer steps; None
         where there is more to do."""
         if len(self._steps) != 1 or self._conditions:
@@ -147,7 +153,7 @@ class PieceRunner:
         return run, wanted, direct and direct.at(wanted)
 
     @property
-    def direct(self) -> DirectCall | None:
+    def direct(self) -> AnyDirectCall | None:
         """What runs the whole graph on its inputs' memory, where that is one piece of ours."""
         return None if self._whole is None else self._whole[2]
 

@@ -114,11 +114,19 @@ class Pages(http.server.SimpleHTTPRequestHandler):
         return
 
 
-def prepared(path: Path, packages: Path, folder: Path, options: argparse.Namespace) -> int:
+def prepared(
+    path: Path,
+    packages: Path,
+    folder: Path,
+    *,
+    target: str = "wasm32",
+    log: str | None = None,
+    seconds: float = 4.0,
+) -> int:
     """A folder with both engines, the model and its inputs. Out: bytes of the module."""
     shutil.copy(path, folder / "model.onnx")
     (folder / "ort").symlink_to((packages / "onnxruntime-web" / "dist").resolve())
-    request = CompileRequest(model=str(path), target=options.target, log=options.log)
+    request = CompileRequest(model=str(path), target=target, log=log)
     model = compile_request(request, small=None)
     if not isinstance(model, CompiledModel):
         raise SystemExit(f"{path}: the sizes are open")
@@ -135,7 +143,7 @@ def prepared(path: Path, packages: Path, folder: Path, options: argparse.Namespa
         inputs.append(
             {"name": port.name, "type": kind, "shape": shape, "file": file, "array": array}
         )
-    spec = {"inputs": inputs, "seconds": options.seconds}
+    spec = {"inputs": inputs, "seconds": seconds}
     for name, text in (
         ("spec.json", json.dumps(spec)), ("compare.mjs", COMPARE), ("node.mjs", IN_NODE),
         ("index.html", IN_PAGE),
@@ -200,7 +208,10 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for path in options.models:
         with tempfile.TemporaryDirectory() as place:
-            size = prepared(path, options.packages, Path(place), options)
+            size = prepared(
+                path, options.packages, Path(place),
+                target=options.target, log=options.log, seconds=options.seconds,
+            )  # fmt: skip
             for host in options.hosts.split(","):
                 found = HOSTS[host](Path(place))
                 print(line(path, host, found, size - path.stat().st_size), flush=True)

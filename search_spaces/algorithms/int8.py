@@ -16,7 +16,6 @@ from search_spaces.algorithms.direct import Products
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.small_cores import (
-    adds_runs,
     held_in_registers,
     tile_cycles,
 )
@@ -40,13 +39,13 @@ class Int8(Products):
 
     def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
         ok = super().valid(c, target, configs)
-        if adds_runs(target):
+        if target.is_compact:
             # A run of words is one loop there, however long.
             ok = ok & held_in_registers(configs, target) & (configs["unroll"] == 1)
         return np.asarray(ok)
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
-        if adds_runs(machine.target):
+        if machine.target.is_compact:
             return tile_cycles(c, configs, machine.target)
         return super().cycles(task, c, machine, configs)
 

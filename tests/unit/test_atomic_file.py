@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.atomic_file import atomic_file, write_text
+from autotune.atomic_file import atomic_file, write_text, write_together
 from autotune.errors import ConfigError, LogError
 
 
@@ -35,6 +35,29 @@ def test_an_interrupted_output_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_of_files_that_belong_together_one_that_fails_leaves_none(
+    tmp_path: Path, there: bool
+) -> None:
+    """Neither new ones beside earlier ones, nor folders that were made for them."""
+    folder = tmp_path / "new" / "out"
+    if there:
+        folder.mkdir(parents=True)
+        (folder / "a").write_text("earlier")
+        (folder / "other").write_text("other")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match="cannot write"):
+        write_together(folder, {"a": b"now", "no/such/b": b"now"}, ConfigError)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not there or (folder / "a").read_text() == "earlier"
+
+
+def test_files_that_belong_together_are_all_there(tmp_path: Path) -> None:
+    paths = write_together(tmp_path / "out", {"a": b"one", "b": b"two"}, ConfigError)
+    assert [path.read_bytes() for path in paths] == [b"one", b"two"]
+    assert sorted((tmp_path / "out").iterdir()) == list(paths)
 
 
 def test_a_link_keeps_leading_to_its_file(tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ class CIndexWriter(ABC):
         self.arrays: set[str] = set()
         """Register buffers that are arrays, because one index is not enough to tell a variable."""
         self.conflicts: set[str] = set()
+        self.modular_sums: set[str] = set()
+        """Register buffers of signed numbers whose variables are unsigned."""
 
     def identifier(self, name: str) -> str:
         """A name of the program as a name in the code; those of C's own words differ."""

@@ -10,6 +10,8 @@ the products of a vector to as many sums of their own, which are added up at the
     g = bytes of row 1, ...
 
 Words of two rows that lie in turn are loaded as segments, each row's into a register of its own.
+
+Sizes are operands, so kernels that differ by these alone have one text (shared_kernels.py).
 """
 
 from __future__ import annotations
@@ -34,8 +36,6 @@ EXTEND = {"uint8": "vzext.vf2", "int8": "vsext.vf2"}
 _ROW, _BYTES, _FIRST_SUM = 4, 6, 8
 """Vector registers: a row of halves that is used at once, bytes of two rows, the first sum."""
 _WORD_BYTES = 4
-_NEAR = range(-2048, 2048)
-"""What an instruction may add to a number (specified)."""
 
 
 def vector_lines(tile: DotTile) -> list[str] | None:
@@ -62,22 +62,26 @@ def _in_turn(side: Side) -> bool:
     return side.offsets == (0, _WORD_BYTES) and side.step == 2 * _WORD_BYTES and side.aligned
 
 
-class Moves:
-    """Writes sums of pointers and numbers."""
+class Numbers:
+    """Operands of the numbers that instructions take from registers."""
 
     def __init__(self) -> None:
-        self.given: list[str] = []
-        """Operands of numbers that no instruction holds."""
+        self._names: dict[int, str] = {}
+
+    def named(self, number: int) -> str:
+        """The operand of a number, of equal ones the same."""
+        return f"%[{self._names.setdefault(number, f'o{len(self._names)}')}]"
 
     def added(self, name: str, base: str, number: int) -> list[str]:
         """A register set to another moved by a number."""
         if number == 0 and name == base:
             return []
-        if number in _NEAR:
-            return [f"addi %[{name}], %[{base}], {number}"]
-        at = len(self.given)
-        self.given.append(f'[o{at}] "r"({number})')
-        return [f"add %[{name}], %[{base}], %[o{at}]"]
+        return [f"add %[{name}], %[{base}], {self.named(number)}"]
+
+    @property
+    def given(self) -> str:
+        """C of all."""
+        return ", ".join(f'[{name}] "r"({number})' for number, name in self._names.items())
 
 
 class _Lines:
@@ -89,7 +93,7 @@ class _Lines:
         self.tile, self.held, self.taken = tile, held, taken
         self.sums = [name for row in sums for name in row]
         self.segments = _in_turn(held) or _in_turn(taken)
-        self.moves = Moves()
+        self.numbers = Numbers()
 
     def written(self) -> list[str]:
         body = self._text()
@@ -105,7 +109,7 @@ class _Lines:
             "    __asm__ volatile(",
             *(f'        "{line}\\n"' for line in body),
             f"        : {', '.join(outs)}",
-            f"        : {', '.join(self.moves.given)}",
+            f"        : {self.numbers.given}",
             "        : VECTOR_REGISTERS);",
             "}",
         ]
@@ -114,11 +118,12 @@ class _Lines:
         runs, words = self.tile.runs, self.tile.words
         whole = "vsetvli %[n], zero, e32, m4, ta, ma"
         sums = range(len(self.sums))
-        run = [f"li %[left], {words if self.segments else words * _WORD_BYTES}", "2:"]
+        length = self.numbers.named(words if self.segments else words * _WORD_BYTES)
+        run = [f"mv %[left], {length}", "2:"]
         run += [*self._vector(), "bnez %[left], 2b"]
         if runs > 1:
             for name, side in (("ph", self.held), ("pg", self.taken)):
-                run += self.moves.added(name, name, side.run_step - words * side.step)
+                run += self.numbers.added(name, name, side.run_step - words * side.step)
             run = [f"li %[runs], {runs}", "1:", *run, "addi %[runs], %[runs], -1"]
             run.append("bnez %[runs], 1b")
         end = [
@@ -165,10 +170,14 @@ class _Lines:
         extend = EXTEND[side.dtype]
         if _in_turn(side):
             return [f"{extend} v{into}, v{_BYTES + number}"]
-        offset, place = side.offsets[number], pointer
-        lines = []
-        if offset:
-            lines, place = self.moves.added("a", pointer, offset), "a"
+        lines, place = [], pointer
+        if number:
+            # From the row before: where these are the rows and columns of a tile, they are few.
+            before, at = side.offsets[number - 1 : number + 1]
+            lines, place = (
+                self.numbers.added("a", "a" if number > 1 else pointer, at - before),
+                "a",
+            )
         # A source may be the upper half of what it is widened into.
         return [*lines, f"vle8.v v{into + 1}, (%[{place}])", f"{extend} v{into}, v{into + 1}"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from autotune.codegen.c.column_tile import ByteColumns, ColumnTile, column_tile_of
 from autotune.codegen.c.index import CLinear
-from autotune.codegen.c.riscv_tile import Moves
+from autotune.codegen.c.riscv_tile import Numbers
 from autotune.codegen.c.statement import CStatementWriter
 from autotune.program import ir
 
@@ -52,8 +52,8 @@ class ChannelTile:
 
     def lines(self, memory: str) -> list[str]:
         """C that adds all products; `memory`: for the sums, which stay until the last channel."""
-        moves, now = Moves(), f"({self.channel} & {CHANNELS - 1})"
-        body, left = self._text(moves), f"{self.channels} - {self.channel}"
+        numbers, now = Numbers(), f"({self.channel} & {CHANNELS - 1})"
+        body, left = self._text(numbers), f"{self.channels} - {self.channel}"
         outs = [f'[{name}] "+r"({name})' for name in ("ph", "pg", "ps", "left")]
         outs += [f'[{name}] "=&r"({name})' for name in ("n", "a", "rows")]
         return [
@@ -67,7 +67,7 @@ class ChannelTile:
             "        __asm__ volatile(",
             *(f'            "{line}\\n"' for line in body),
             f"            : {', '.join(outs)}",
-            f"            : {', '.join(moves.given)}",
+            f"            : {numbers.given}",
             "            : VECTOR_REGISTERS);",
             "    }",
             *(
@@ -77,7 +77,7 @@ class ChannelTile:
             "}",
         ]
 
-    def _text(self, moves: Moves) -> list[str]:
+    def _text(self, numbers: Numbers) -> list[str]:
         """Instructions, for as many channels at a time as a core's vectors have."""
         sums = range(len(self.tile.sums))
         rows = self.tile.held.rows
@@ -86,40 +86,44 @@ class ChannelTile:
             *(f"vmv.v.i v{_sum(n)}, 0" for n in sums),
             f"li %[rows], {rows}",
             "2: vsetvli zero, %[n], e16, m2, ta, ma",
-            *self._row(moves),
-            *moves.added("ph", "ph", self.row),
-            *moves.added("pg", "pg", self.tile.row),
+            *self._row(numbers),
+            *numbers.added("ph", "ph", self.row),
+            *numbers.added("pg", "pg", self.tile.row),
             "addi %[rows], %[rows], -1",
             "bnez %[rows], 2b",
+            "mv %[a], %[ps]",
             *(
                 line
                 for n in sums
                 for line in (
-                    *moves.added("a", "ps", n * CHANNELS * _SUM_BYTES),
                     f"vse32.v v{_sum(n)}, (%[a])",
+                    f"addi %[a], %[a], {CHANNELS * _SUM_BYTES}",
                 )
             ),
             "sub %[left], %[left], %[n]",
             "add %[ph], %[ph], %[n]",
-            *moves.added("ph", "ph", -rows * self.row),
+            *numbers.added("ph", "ph", -rows * self.row),
             "add %[pg], %[pg], %[n]",
-            *moves.added("pg", "pg", -rows * self.tile.row),
+            *numbers.added("pg", "pg", -rows * self.tile.row),
             "slli %[n], %[n], 2",
             "add %[ps], %[ps], %[n]",
             "bnez %[left], 1b",
         ]
 
-    def _row(self, moves: Moves) -> list[str]:
+    def _row(self, numbers: Numbers) -> list[str]:
         """Products of a row of the window."""
-        out, taps = [], self.tile.held.taps
+        out: list[str] = []
+        taps, before = self.tile.held.taps, 0
         for tap in range(taps):
-            out += moves.added("a", "ph", tap * self.tap)
+            out += numbers.added("a", "a", self.tap) if tap else ["mv %[a], %[ph]"]
             out += [f"vle8.v v{2 * tap + 1}, (%[a])", f"vsext.vf2 v{2 * tap}, v{2 * tap + 1}"]
         for column in range(self.tile.points[-1] + taps):
             users = [(n, column - p) for n, p in enumerate(self.tile.points) if p <= column]
             users = [(n, tap) for n, tap in users if tap < taps]
             if users:
-                out += moves.added("a", "pg", column * self.tile.tap)
+                moved = (column - before) * self.tile.tap
+                out += numbers.added("a", "a", moved) if column else ["mv %[a], %[pg]"]
+                before = column
                 out += [f"vle8.v v{_DATA + 1}, (%[a])", f"vzext.vf2 v{_DATA}, v{_DATA + 1}"]
                 out += [f"vwmacc.vv v{_sum(n)}, v{_DATA}, v{2 * tap}" for n, tap in users]
         return out

@@ -8,7 +8,7 @@ one per element or vector, or an array where an index is not known when the text
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from autotune.codegen.c.amount import amount_text
@@ -144,10 +144,29 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         """A register buffer and the statements that see it."""
         buffer = stmt.buffer
         self.declare(buffer)
+        if self._is_modular(stmt):
+            self.modular_sums.add(buffer.name)
         with self.block(""):
             at = len(self.lines)
             self.body(stmt.body)
             self.lines[at:at] = self._declarations(buffer)
+        self.modular_sums.discard(buffer.name)
+
+    def _is_modular(self, stmt: ir.Alloc) -> bool:
+        """Whether the buffer has sums or products that may wrap around. Variables of these are
+        unsigned: of several signed ones that unsigned numbers are added to, GCC 12 loses terms
+        (x86-64, -O2)."""
+        buffer = stmt.buffer
+        known = {x.buffer.name: x.buffer for x in ir.walk((stmt,)) if isinstance(x, ir.Alloc)}
+        return (
+            buffer.dtype in SIGNED
+            and not self.dialect.opencl
+            and any(
+                x.buffer == buffer.name
+                and self._modular_sum(x, buffer.dtype, {**self.buffers, **known})
+                for x in stores_of(stmt.body)
+            )
+        )
 
     def declare(self, buffer: ir.Buffer) -> str:
         """The buffer's name in the code."""
@@ -166,7 +185,9 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         out = []
         for (owner, at), lanes in self.cells.items():
             if owner == buffer.name:
-                out.append(f"{pad}{self.helpers.type(buffer.dtype, lanes)} {name}{at};")
+                unsigned = lanes == 1 and buffer.name in self.modular_sums
+                dtype = f"u{buffer.dtype}" if unsigned else buffer.dtype
+                out.append(f"{pad}{self.helpers.type(dtype, lanes)} {name}{at};")
         return out
 
     def prefetch(self, stmt: ir.Prefetch) -> None:
@@ -217,7 +238,8 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         old = self.load(ir.Load(stmt.buffer, stmt.indices))
         if stmt.combine != "sum" or not dtype.startswith("float"):
             value = self.convert(self.value(stmt.value), dtype)
-            return self._merge(stmt.combine, value, old, self._modular_sum(stmt, dtype))
+            modular = self._modular_sum(stmt, dtype, self.buffers)
+            return self._merge(stmt.combine, value, old, modular)
         product = stmt.value
         if isinstance(product, ir.Apply) and product.fn == "mul":
             first, second = product.args
@@ -231,11 +253,11 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         both = [self.splat(value, lanes), self.splat(old, lanes)]
         return (self.modular if modular else self.function)(_COMBINED[combine], both)
 
-    def _modular_sum(self, stmt: ir.Store, dtype: str) -> bool:
+    def _modular_sum(self, stmt: ir.Store, dtype: str, buffers: Mapping[str, ir.Buffer]) -> bool:
         """Whether what is added up, or multiplied, may leave the type."""
         if stmt.combine == "prod":
             return dtype in SIGNED
-        return stmt.combine == "sum" and sums_overflow(stmt.value, dtype, self.buffers)
+        return stmt.combine == "sum" and sums_overflow(stmt.value, dtype, buffers)
 
     def _table_product(self, factor: float, value: ir.Value, old: Val) -> Val:
         """old + factor * value; a factor of 0, 1 or -1 costs no multiplication."""
@@ -259,7 +281,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         text = self.helpers.call(f"reduce_{name}", kind, value.text)
         with self.one_lane(None):
             old = self.load(ir.Load(stmt.buffer, stmt.indices))
-            modular = self._modular_sum(stmt, buffer.dtype)
+            modular = self._modular_sum(stmt, buffer.dtype, self.buffers)
             merged = self._merge(stmt.combine, Val(text, buffer.dtype, 1), old, modular)
             self._assign(buffer, at, merged)
 

@@ -48,7 +48,10 @@ class CValueWriter(CIndexWriter):
         if at.lane and self.lanes == 1:
             raise NotVectorError
         if self.in_registers(buffer.name):
-            return self.cell(buffer, at)
+            cell = self.cell(buffer, at)
+            if cell.lanes > 1 or buffer.name not in self.modular_sums:
+                return cell
+            return Val(f"(({self.helpers.type(buffer.dtype)}){cell.text})", buffer.dtype, 1)
         if not at.lane:
             return self.from_memory(f"{self.names[buffer.name]}[{at.text}]", buffer.dtype)
         if at.lane != 1:

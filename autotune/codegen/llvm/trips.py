@@ -2,8 +2,10 @@
 
 i64 NAME(ptr entry, ptr bases, i64 trips, ptr counter, i64 going, ptr plan): calls `entry` with
 `bases` up to `trips` times (at least once), and gives how often; as a negative number if the last
-trip said that it is the last. `counter` is an i64 that goes up with every trip; `going` the number
-of the pointer in `bases` to a byte that is 0 after the last trip, or -1.
+trip said that it is the last. `entry` has four words: the code, and table, rows and width of a
+program for any sizes, which it takes before `bases`; width is 0 where there is no table. `counter`
+is an i64 that goes up with every trip; `going` the number of the pointer in `bases` to a byte that
+is 0 after the last trip, or -1.
 
 `plan` has three lists of i64, each behind its length, for after a trip: (from, to, bytes) is
 copied between two of `bases`, then (one, other) of them change places, then (which, bytes) move.
@@ -20,11 +22,26 @@ def trips_text(symbol: str) -> str:
     return f"""define i64 @{symbol}(ptr %entry, ptr %bases, i64 %trips, ptr %counter, i64 %going,
     ptr %plan) nounwind {{
 begin:
+  %code = load ptr, ptr %entry
+  %table.at = getelementptr ptr, ptr %entry, i64 1
+  %table = load ptr, ptr %table.at
+  %rows.at = getelementptr i64, ptr %entry, i64 2
+  %rows = load i64, ptr %rows.at
+  %width.at = getelementptr i64, ptr %entry, i64 3
+  %width = load i64, ptr %width.at
+  %tabled = icmp ne i64 %width, 0
   %asks = icmp sge i64 %going, 0
   br label %trip
 trip:
   %i = phi i64 [ 0, %begin ], [ %next, %again ]
-  call void %entry(ptr %bases)
+  br i1 %tabled, label %by.table, label %by.itself
+by.table:
+  call void %code(ptr %table, i64 %rows, i64 %width, ptr %bases)
+  br label %made
+by.itself:
+  call void %code(ptr %bases)
+  br label %made
+made:
   %next = add i64 %i, 1
   br i1 %asks, label %ask, label %asked
 ask:
@@ -34,7 +51,7 @@ ask:
   %set = icmp ne i8 %flag, 0
   br label %asked
 asked:
-  %on = phi i1 [ true, %trip ], [ %set, %ask ]
+  %on = phi i1 [ true, %made ], [ %set, %ask ]
   br label %copy
 {_list("copy", "%plan", 3, _COPY, "copied")}
 {_list("swap", "%copy.at", 2, _SWAP, "swap.body")}

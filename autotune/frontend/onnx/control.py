@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from autotune.errors import ControlFlowError, ModelError, UnsupportedOpError
+from autotune.errors import ControlFlowError, ModelError, UndecidedError, UnsupportedOpError
 from autotune.graph.build import GraphBuilder
+from autotune.sizes import is_size
 
 UNROLLED_NODES = 5_000
 """Loops are unrolled up to this many nodes."""
@@ -83,6 +84,7 @@ def loop(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     initializers = run.initializers(body)
     names = [i.name for i in body.input]
     trip, before = 0, run.imported
+    _check_trips(run, most, where)
     while going and (most is None or trip < most):
         _check_unrolled(run, before, trip, body, where)
         counted = [run.builder.constant(np.asarray(v)) for v in (trip, True)]
@@ -113,6 +115,7 @@ def scan(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     if len(extents) != 1 or extents == {0}:
         raise UnsupportedOpError(f"{where}: scans over {sorted(extents)} elements; expected one")
     (extent,) = extents
+    _check_trips(run, extent, where)
     initializers, names = run.initializers(body), [i.name for i in body.input]
     kept = len(body.output) - first
     scans: list[list[str]] = [[] for _ in range(kept)]
@@ -156,6 +159,15 @@ def _check_unrolled(
             f"{where}: more than {trip} trips ({nodes} nodes) are too many to unroll; export the "
             "model without the loop"
         )
+
+
+def _check_trips(run: Importing, trips: object, where: str) -> None:
+    """Raises what leaves a loop to the run, if others may run it, where a size says how often."""
+    if not is_size(trips):
+        return
+    if run.whole:
+        raise UndecidedError(f"{where}: it loops {trips} times")
+    raise ControlFlowError(f"{where}: only a run knows that it loops {trips} times")
 
 
 def _element(builder: GraphBuilder, value: str, axis: int, place: int) -> str:

@@ -16,6 +16,7 @@ import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.assembly import Assembler
 from autotune.frontend.onnx.context import (
     IMPORTERS,
     NodeContext,
@@ -315,7 +316,9 @@ class _ModelImport:
             )
 
     def _own(self, value: str) -> str:
-        """An output must be made by a node: inputs and constants are copied."""
+        """An output must be made by a node: inputs and constants are copied, and a run fills in
+        sizes."""
+        value = Assembler(self.builder).filled(value)
         given = value in self.builder.constants or value in self.inputs
         return self.builder.op("copy", value) if given else value
 

@@ -70,7 +70,9 @@ def import_tflite(
         except OSError as error:
             raise ModelError(f"{what} cannot be read: {error.strerror}; expected a file") from None
     if source[4:8] != IDENTIFIER:
-        raise ModelError(f"{what} is no TensorFlow Lite file: it does not say {IDENTIFIER!r}")
+        raise ModelError(
+            f"{what} is no TensorFlow Lite file: it does not say {IDENTIFIER.decode()}"
+        )
     try:
         model = tflite.Model.GetRootAs(source, 0)
         if model.Version() != VERSION or model.SubgraphsLength() < 1:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from autotune.target import Target
 from search_spaces.base import Column
-from search_spaces.cpu.contraction import riscv_vectors
+from search_spaces.cpu.contraction import plain_products, riscv_vectors
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.space import Configs
 
@@ -82,11 +82,18 @@ def adds_runs(target: Target) -> bool:
     return multiplies_pairs(target) or has_riscv_vectors(target)
 
 
+def multiplies_bytes(target: Target) -> bool:
+    """Whether it is a small core whose compilers write products one by one."""
+    return target.is_compact and not adds_runs(target)
+
+
 def held_in_registers(configs: Configs, target: Target) -> npt.NDArray[np.bool_]:
     """Whether sums and words of a tile are registers."""
     points, channels = configs["tile_w"] * configs["tile_h"], configs["vectors"]
     if has_riscv_vectors(target):
         return np.asarray(riscv_vectors.fits(points, channels))
+    if multiplies_bytes(target):
+        return np.asarray(plain_products.fits(points, channels))
     return np.asarray(_free(points, channels) >= 1)
 
 
@@ -99,6 +106,7 @@ def tile_cycles(c: Contraction, configs: Configs, target: Target) -> Column:
     """Cycles of all tiles, those at the ends by what they have."""
     one = _vector_tile if has_vectors(target) else _one_tile
     one = riscv_vectors.tile_cycles if has_riscv_vectors(target) else one
+    one = plain_products.tile_cycles if multiplies_bytes(target) else one
     total = np.zeros(len(configs["vectors"]))
     sides = (
         _parts(c.row_count, configs["tile_h"]),

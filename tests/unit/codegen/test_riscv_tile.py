@@ -11,6 +11,7 @@ import pytest
 import cost_model
 from autotune.codegen.c.dot_tile import DotTile, Side
 from autotune.codegen.c.riscv_tile import VECTORS, vector_lines
+from autotune.codegen.c.shared_kernels import shared_kernels
 from autotune.codegen.c.source import CSource
 from autotune.machine import Machine
 from autotune.measure.build_task import build_task
@@ -24,11 +25,22 @@ from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.needs import needs
+from tests.unit.codegen.kernels import node, task, value
 from tests.unit.codegen.test_column_tile import window
 from tests.unit.codegen.test_dot_tile import POINTWISE, REQUANTIZED, SHORT_ROWS, WINDOW
 from tests.unit.codegen.test_vector_tile import product
 
 TARGET, PLAIN = load_target("rv32imac-v"), load_target("rv32imac")
+
+
+def pointwise(rows: int, columns: int, inner: int, channels: int) -> Task:
+    """Products of points of bytes, scaled by nothing."""
+    return task(
+        [node("conv2d", "i0 c0", "o0")],
+        value("i0", (1, rows, columns, inner), "uint8"),
+        value("c0", (1, 1, inner, channels), "int8"),
+        value("o0", (1, rows, columns, channels), "int32"),
+    )
 
 
 class LongVectors(QemuEngine):
@@ -99,6 +111,33 @@ def test_the_prior_takes_vectors_of_channels() -> None:
             made, request(made, TARGET).schedule, dataclasses.replace(TARGET, arch=SOURCE)
         ).code
     ).body  # fmt: skip
+
+
+def source(made: Task, target: Target, **params: int | str) -> CSource:
+    asked = request(made, target, **params)
+    built = build_task(made, asked.schedule, dataclasses.replace(target, arch=SOURCE))
+    return CSource.decode(built.code)
+
+
+@pytest.mark.parametrize(
+    ("pair", "params"),
+    [
+        (
+            [pointwise(6, 8, 64, 8), pointwise(9, 16, 32, 24)],
+            {"tile_w": 2, "tile_h": 3, "order": "points_first"},
+        ),
+        (
+            [window((3, 3), 1, channels=n) for n in (16, 40)],
+            {"tile_w": 5, "tile_h": 1, "order": "rows_first"},
+        ),
+    ],
+)
+def test_tiles_that_differ_by_sizes_only_are_one_function(
+    pair: list[Task], params: dict[str, int | str]
+) -> None:
+    kernels = [source(made, TARGET, vectors=1, **params) for made in pair]
+    assert all(VECTORS in kernel.body for kernel in kernels)
+    assert len(shared_kernels(kernels, [])[0]) == 1
 
 
 def test_rows_that_no_load_takes_are_no_tile() -> None:

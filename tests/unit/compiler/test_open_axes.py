@@ -124,3 +124,32 @@ def test_nothing_is_written_behind_a_row_of_one() -> None:
         compiled.run({"x": x}, out={"y": around[: x.size].reshape(x.shape)})
         np.testing.assert_array_equal(around[: x.size].reshape(x.shape), x.cumsum(axis=1))
         np.testing.assert_array_equal(around[x.size :], 7.25)
+
+
+def test_sizes_are_results_of_windows_that_short_lengths_have_none_of() -> None:
+    """How long the result is, and twice that, are outputs, too."""
+    node, info = helper.make_node, helper.make_tensor_value_info
+    weights = np.random.default_rng(4).standard_normal((5, 2, 150)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            node("Conv", ["x", "w"], ["y"], strides=[2]), node("Shape", ["y"], ["shape"]),
+            node("Add", ["shape", "shape"], ["twice"]),
+        ],
+        "sizes",
+        [info("x", TensorProto.FLOAT, [1, 2, "T"])],
+        [info("y", TensorProto.FLOAT, None)]
+        + [info(name, TensorProto.INT64, [3]) for name in ("shape", "twice")],
+        [numpy_helper.from_array(weights, "w")],
+    )  # fmt: skip
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    compiled = autotune.compile(model, ranges={"T": (150, 900)})
+    assert isinstance(compiled, SizedModel)
+    assert compiled.serves_all, compiled.notes
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for extent in (150, 400, 899):
+        x = drawn([1, 2, extent])
+        got = compiled.run({"x": x}).values()
+        for one, want in zip(got, session.run(None, {"x": x}), strict=True):
+            assert one.dtype == want.dtype
+            np.testing.assert_allclose(one, want, rtol=1e-4, atol=1e-4)

@@ -117,6 +117,46 @@ def test_sequences_end_where_a_table_of_positions_does() -> None:
             model.run({"x": np.zeros((1, 49, 4), np.float32)})
 
 
+def test_images_that_are_halved_and_doubled_go_up_in_steps() -> None:
+    """Other sizes do not fit; the batch, and the height, which nobody halves, may be any."""
+    proto = single_model(
+        [
+            helper.make_node(
+                "MaxPool", ["x"], ["half"], kernel_shape=[1, 2], strides=[1, 2], ceil_mode=1
+            ),
+            helper.make_node("Resize", ["half", "", "scales"], ["twice"], mode="nearest"),
+            helper.make_node("Add", ["x", "twice"], ["y"]),
+        ],
+        {"x": ["N", 2, "H", "W"]},
+        ["y"],
+        {"scales": np.array([1, 1, 1, 2], np.float32)},
+    )  # fmt: skip
+    with autotune.compile(proto) as model:
+        assert isinstance(model, SizedModel)
+        said = "one program serves N: 1 to 65536, H: 1 to 65536, W: 2 to 65536 in steps of 2"
+        assert said in model.notes[0]
+        peer = onnxruntime.InferenceSession(proto.SerializeToString())
+        for shape in ((1, 2, 1, 2), (3, 2, 7, 10)):
+            x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+            np.testing.assert_allclose(model.run({"x": x})["y"], peer.run(None, {"x": x})[0])
+
+
+def test_a_question_about_steps_is_answered_in_sizes() -> None:
+    """A row that a window of 40 fits into has 5 steps of 8."""
+    window = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[40], strides=[8])
+    proto = single_model([window], {"x": [1, 2, "T"]}, ["y"])
+    with autotune.compile(proto, ranges={"T": (8, 800, 8)}) as model:
+        assert isinstance(model, SizedModel)
+        (note,) = model.notes
+        least = int(note.partition("serves T: ")[2].split()[0])
+        assert 40 <= least <= 64
+        assert least % 8 == 0
+        peer = onnxruntime.InferenceSession(proto.SerializeToString())
+        for extent in (40, 800):
+            x = np.random.default_rng(5).standard_normal((1, 2, extent)).astype(np.float32)
+            np.testing.assert_array_equal(model.run({"x": x})["y"], peer.run(None, {"x": x})[0])
+
+
 def test_of_a_question_few_symbols_are_limited() -> None:
     """B images of H rows behind a stride of four: H is to be at least 4, B need not be."""
     b, h = symbol("B"), symbol("H")

@@ -91,6 +91,24 @@ def test_integers_wrap_around_whatever_c_leaves_undefined(op: str, tmp_path: Pat
 
 
 @needs("cc")
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceProd"])
+def test_sums_of_integers_are_whole_where_compilers_add_several_at_once(
+    op: str, tmp_path: Path
+) -> None:
+    """GCC 12 leaves terms out where several signed numbers are added up by unsigned ones."""
+    terms = np.array([[3, -5, 7, 9, 11, 13, -15, 17, 19, 21, 23, 25]], np.int32)
+    model = nodes_model([helper.make_node(op, ["x"], ["y"], keepdims=0)], {"x": terms}, [], ["y"])
+    target = source_target(load_target("cortex-m4"))
+    exported(autotune.compile(model, target=target), tmp_path, format="c")
+    command = ["cc", *C_FLAGS, "-O3", "-march=native", "main.c", "model.c", "-lm", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    (tmp_path / "in").write_bytes(terms.tobytes())
+    subprocess.run(["./main", "in", "-o", "out"], cwd=tmp_path, check=True, capture_output=True)
+    wanted = (terms.sum if op == "ReduceSum" else terms.prod)(dtype=np.int32)
+    assert np.frombuffer((tmp_path / "out").read_bytes(), np.int32) == wanted
+
+
+@needs("cc")
 def test_comparisons_that_types_decide_are_no_warning(tmp_path: Path) -> None:
     """Places of unsigned bytes that may count from the end: `place < 0 ? place + 7 : place`."""
     nodes = [

@@ -193,6 +193,7 @@ def test_the_program_runs_a_model_on_files(
         (("in.bin", "--threads", "2"), "compiled for up to 1"),
         (("in.bin", "--repeat", "x"), "expected a number of at least 1"),
         (("in.bin", "--size", "7"), "--size: no option of main"),
+        (("in.bin", "-o"), "usage: main 1 input file(s)"),
         ((), "usage: main 1 input file(s)"),
     ):
         done = run(tmp_path, "./main", *arguments, check=False)
@@ -257,8 +258,10 @@ def test_what_is_not_for_a_cpu_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_and_formats_are_checked(tiny: CompiledModel, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--prefix must be a name in C"):
-        exported(tiny, tmp_path, prefix="my-model")
+    for prefix in ("my-model", "int", "class", "main", "malloc", "block"):
+        with pytest.raises(ConfigError, match="--prefix must be a name in C"):
+            exported(tiny, tmp_path / "out", prefix=prefix)
+    assert not (tmp_path / "out").exists()
     with pytest.raises(ConfigError, match="format is 'shared'"):
         exported(tiny, tmp_path, format="dll")
 

@@ -1,4 +1,4 @@
-"""Int8 models as C for a Cortex-M4: small, and right on a simulated board."""
+"""Int8 models as C for microcontrollers: small, and right on a simulated board."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from autotune.cli import execute
+from autotune.measure.simulator.cores import core_of
+from autotune.target import load_target
 from tests.needs import needs
 from tests.pages import ROOT
 from tests.patience import PATIENCE_S
@@ -87,14 +89,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@needs("cortex-m")
-def test_a_model_of_eighteen_layers_is_small(folder: Path) -> None:
-    run([*COMPILE, "-Os", "-c", "model.c", "-o", "model.o"], folder)
-    rows = [line.split() for line in run(["arm-none-eabi-size", "-A", "model.o"], folder)]
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("cortex-m4", marks=needs("cortex-m")),
+        pytest.param("cortex-m55", marks=[needs("cortex-m"), pytest.mark.slow]),
+        pytest.param("rv32imac", marks=[needs("riscv32"), pytest.mark.slow]),
+        pytest.param("rv32imac-v", marks=[needs("riscv32"), pytest.mark.slow]),
+    ],
+)
+def test_a_model_of_eighteen_layers_is_small(folder: Path, tmp_path: Path, name: str) -> None:
+    place = folder if name == "cortex-m4" else tmp_path
+    if place is not folder:
+        arguments = ["export", str(folder / "model.tflite"), "--format", "c", "--target", name]
+        assert execute([*arguments, "-o", str(place)]) == 0
+    core = core_of(load_target(name))
+    run([core.compiler, "-std=c99", "-Os", *core.flags, "-c", "model.c"], place)
+    listed = run([core.compiler.replace("-gcc", "-size"), "-A", "model.o"], place)
+    rows = [line.split() for line in listed]
     sizes = {row[0]: int(row[1]) for row in rows if len(row) == 3 and row[1].isdigit()}
-    (line,) = (
-        x for x in (folder / "model.c").read_text().splitlines() if "uint32_t weights[" in x
-    )
+    (line,) = (x for x in (place / "model.c").read_text().splitlines() if "uint32_t weights[" in x)
     weight_bytes = 4 * int(line.split("weights[")[1].split("]")[0])
     rom = sum(n for name, n in sizes.items() if name.startswith((".text", ".rodata", ".data")))
     assert 0 < rom - weight_bytes <= CODE_BYTES

@@ -142,6 +142,7 @@ def test_the_program_refuses_wrong_words_in_a_line(tmp_path: Path) -> None:
         (["in.bin", "--frequency", "3"], "--frequency: expected --repeat or --threads"),
         (["in.bin", "--threads", "2"], "--threads: the model was compiled for up to 1"),
         (["in.bin", "--repeat", "0"], "--repeat: expected a number of at least 1"),
+        (["in.bin", "-o"], "expected 1 files after -o, got 0"),
         (["in.bin", "-o", "none/out.bin"], "none/out.bin: cannot be written (ENOENT)"),
         (["main.mjs"], "main.mjs: expected 12288 bytes"),
     ):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from autotune.sizes import symbol
-from autotune.tasks.joined import joined
-from autotune.types import Task
+from autotune.tasks.joined import in_one_shape, joined
+from autotune.types import Layout, Task
 from tests.unit.codegen.kernels import node, task, value
 
 N, H, W = symbol("N", 1, 8), symbol("H", 1, 64), symbol("W", 1, 64)
@@ -70,3 +70,26 @@ def test_what_is_apart_is_left(found: Task) -> None:
     """Rows that are summed up but whose channels are not, zeros between rows in memory, one
     dimension in a sum and the other not, factors of rows."""
     assert joined(found).value("i0").type.shape[-1] == W
+
+
+@pytest.mark.parametrize("around", ["what is read", "what is made", "nothing", "both"])
+def test_a_reshape_is_a_copy_where_one_side_lies_side_by_side(around: str) -> None:
+    """Its indices are divided by no size; memory is the same."""
+    halo = {"pads": ((0, 0), (0, 0), (1, 1), (1, 1))}
+    shapes = {"i0": IMAGE, "o0": (3 * N, 1, H, W)}
+    if around in ("what is read", "nothing"):
+        shapes["o0"] = (3 * H * N * W,)
+    apart = {"i0": around in ("what is read", "both"), "o0": around in ("what is made", "both")}
+    values = [
+        value(name, shape, **(halo if apart[name] else {})) for name, shape in shapes.items()
+    ]
+    found = task([node("reshape", "i0", "o0", shape=shapes["o0"])], *values)
+    one = in_one_shape(found)
+    if around == "both":
+        assert one is found
+        return
+    assert [each.op for each in one.nodes] == ["copy"]
+    assert one.value("i0").type.shape == one.value("o0").type.shape
+    for name, here in apart.items():
+        assert not here or one.value(name) == found.value(name)
+        assert here or one.value(name).layout == Layout.dense(one.value(name).type.shape)

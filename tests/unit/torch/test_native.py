@@ -170,3 +170,30 @@ def test_a_closed_model_says_so() -> None:
     rows.model.close()
     with pytest.raises(ClosedError):
         call((x, y))
+
+
+def test_results_that_are_no_buffer_of_their_own_are_copied_to_their_places() -> None:
+    builder = GraphBuilder("several")
+    kind = TensorType(dtype="float32", shape=SHAPE)
+    x = builder.input("x0", kind)
+    twice = builder.op("add", x, x)
+    known = builder.constant(np.arange(15, dtype=np.float32).reshape(SHAPE))
+    column = builder.op("slice", twice, starts=(0, 1), stops=(3, 3), steps=(1, 1))
+    made = [twice, known, twice, column, x]
+    graph = builder.finish([(f"y{i}", value) for i, value in enumerate(made)])
+    model = autotune.compile(graph, machine="nominal", threads=1)
+    ports = [
+        TensorPort(name=name, dtype=torch.float32, order=(0, 1)) for name in ("x0", *model.outputs)
+    ]
+    assert isinstance(model, CompiledModel)
+    run = NativePiece(model, ports[:1], ports[1:]).direct
+    assert run is not None
+    assert not model.by_words()
+    for scale in (1.0, 3.0):
+        given = scale * torch.ones(SHAPE)
+        results = the(run([given]))
+        table = torch.arange(15.0).reshape(SHAPE)
+        expected = [2 * given, table, 2 * given, 2 * given[:, 1:3], given]
+        for found, right in zip(results, expected, strict=True):
+            torch.testing.assert_close(found, right, rtol=0, atol=0)
+        assert len({t.data_ptr() for t in (given, *results)}) == 6

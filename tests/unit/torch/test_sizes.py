@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from autotune.torch import backend
+from autotune.torch.native import NativePiece
 
 PLAIN = {"machine": "nominal", "threads": 1, "min_gain": 0}
 
@@ -113,6 +114,33 @@ def test_weights_that_change_are_seen_at_every_size() -> None:
     for rows in (4, 5, 6):
         x = torch.randn(rows, 6)
         same(fast(x), model(x))
+
+
+def test_every_size_is_run_on_the_memory_of_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6)).eval()
+    fast, graphs = counted(model, dynamic=True)
+    for rows in (5, 9):
+        fast(torch.randn(rows, 6))
+    copied = []
+
+    def copy(piece: NativePiece, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        copied.append(given)
+        return turned(piece, given)
+
+    turned = NativePiece._turned
+    monkeypatch.setattr(NativePiece, "_turned", copy)
+    for rows in (5, 9, 4, 5, 300):
+        x = torch.randn(rows, 6)
+        same(fast(x), model(x))
+    assert len(graphs) == 1
+    assert not copied
+
+
+def test_what_has_no_memory_of_its_own_is_read_another_way() -> None:
+    fast, _ = counted(lambda x: (2 * x).sin(), dynamic=True)
+    x = torch.randn(6, 4)
+    for given in (x, x[::2], x.t(), x[:1], x[:0]):
+        same(fast(given), (2 * given).sin())
 
 
 def test_rows_of_several_lengths_are_one_tensor() -> None:
