@@ -1,8 +1,7 @@
 """Every kind of model that packages know, small and with random weights, compiled beside eager.
 
-    python benchmarks/pytorch/model_sweep.py [timm] [torchvision] [transformers] [--names WORD,...]
-        --rows FILE [--explain | --operators] [--limit 120] [--memory 6] [--within S] [--again]
-        [--table]
+    python benchmarks/pytorch/model_sweep.py [timm] [torchvision] [transformers] --rows FILE
+        [--names A,B] [--explain | --operators] [--limit 120] [--memory 6] [--within S] [--again]
 
 One network of every family of timm, of every model type of transformers whose config can be made
 small without knowing it (others are counted), and of every module of torchvision, each in a
@@ -10,7 +9,8 @@ process of its own (a fork of this one) with a limit on time and memory. A line 
 and the median difference over the largest value of the worst result, processor seconds to the
 first result, those of a call over eager's (the least of a few in turns), and what PyTorch runs,
 and why. `--explain` compiles nothing, `--operators` records nothing either and names what eager
-ran that there is no operator for. Rows are kept in a file, which is gone on with.
+ran that there is no operator for. Rows are kept in a file, which is gone on
+with; `--table` prints it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ def outcome(package: str, name: str, how: str) -> Row:
         model, args, named = tiny_models.MAKERS[package](name)
     except Exception as problem:
         return {"not_made": _line(problem)}
-    count = sum(p.numel() for p in model.parameters())
-    row: Row = {"million": round(count / 1e6, 2)}
+    row: Row = {"million": round(sum(p.numel() for p in model.parameters()) / 1e6, 2)}
     with torch.no_grad():
         if how == "operators":
             return row | _operators(lambda: model(*args, **named))
