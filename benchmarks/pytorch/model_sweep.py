@@ -9,8 +9,7 @@ process of its own (a fork of this one) with a limit on time and memory. A line 
 and the median difference over the largest value of the worst result, processor seconds to the
 first result, those of a call over eager's (the least of a few in turns), and what PyTorch runs,
 and why. `--explain` compiles nothing, `--operators` records nothing either and names what eager
-ran that there is no operator for. Rows are kept in a file, which is gone on
-with; `--table` prints it.
+ran that there is no operator for. Rows are kept in a file, gone on with; `--table` prints it.
 """
 
 from __future__ import annotations
