@@ -58,6 +58,7 @@ def _optimize(module: Any, machine: Any) -> None:
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     builder = binding().create_pass_builder(machine, options)
     manager = binding().create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
     manager.add_sroa_pass()
     manager.add_simplify_cfg_pass()
     manager.add_instruction_combine_pass()

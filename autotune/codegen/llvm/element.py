@@ -14,7 +14,8 @@ import numpy as np
 from autotune.codegen.expression import Val
 from autotune.codegen.formulas import FORMULAS
 from autotune.codegen.formulas_double import DOUBLE
-from autotune.codegen.llvm.math import MathWriter, float_text, unary
+from autotune.codegen.llvm.arithmetic import float_text
+from autotune.codegen.llvm.math import MathWriter, unary
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.ir import COMPARISONS
@@ -120,7 +121,7 @@ class ElementWriter:
         if fn in ("pow", "swish") and real:
             writer = self.math(self.text, a.lanes, a.dtype)
             if fn == "pow":
-                return Val(writer.call("pow", a.text, b.text), a.dtype, a.lanes)
+                return Val(writer.pow(a.text, b.text), a.dtype, a.lanes)
             known = FORMULAS if a.dtype == "float32" else DOUBLE
             return Val(known[fn](writer, a.text, b.text), a.dtype, a.lanes)
         if fn in _SHIFTS:
@@ -188,7 +189,10 @@ class ElementWriter:
     def _mod(self, a: Val, b: Val, kind: str, real: bool) -> Val:
         """Remainder with the divisor's sign, as numpy.mod."""
         op = ("frem", "fadd", "fcmp une", "fcmp olt") if real else _INT_MOD
-        rest = self.text.emit(f"{op[0]} {kind} {a.text}, {b.text}")
+        if real:
+            rest = self.math(self.text, a.lanes, a.dtype).remainder(a.text, b.text)
+        else:
+            rest = self.text.emit(f"{op[0]} {kind} {a.text}, {b.text}")
         zero = self.splat(Val(literal(0, a.dtype), a.dtype, 1), a.lanes).text
         fixed = self.text.emit(f"{op[1]} {kind} {rest}, {b.text}")
         nonzero = self.text.emit(f"{op[2]} {kind} {rest}, {zero}")

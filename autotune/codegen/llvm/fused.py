@@ -53,8 +53,8 @@ class FusedMath(MathWriter):
             x = self.fma_once(turns, self.const(-part), x)
         square = self.op("fmul", x, x)
         out = self.fma(self.op("fmul", x, square), self.polynomial(square, SIN), x)
-        sign = self.text.emit(f"shl {self.int_type} {self._bits(shifted)}, {self.int_const(31)}")
-        return self._from_bits(self.text.emit(f"xor {self.int_type} {self._bits(out)}, {sign}"))
+        sign = self.text.emit(f"shl {self.int_type} {self.bits(shifted)}, {self.int_const(31)}")
+        return self.from_bits(self.text.emit(f"xor {self.int_type} {self.bits(out)}, {sign}"))
 
     def _near(self, name: str, x: str, near: str) -> str:
         """`near`; what the C library says in lanes of x that are beyond MOST_TURNED."""

@@ -9,13 +9,14 @@ tests). What has no code here goes to LLVM's intrinsics, which call the C librar
 from __future__ import annotations
 
 import math
-import struct
+from collections.abc import Callable
 from typing import ClassVar
 
-from autotune.codegen.arithmetic import FusedWriter
 from autotune.codegen.formulas import EXP, FORMULAS, LOG
 from autotune.codegen.formulas_double import DOUBLE, LIBRARY
-from autotune.codegen.llvm.text import FunctionText, suffix_text, type_text
+from autotune.codegen.llvm.arithmetic import ArithmeticWriter
+from autotune.codegen.llvm.doubled import power_text, remainder_text
+from autotune.codegen.llvm.text import suffix_text
 from autotune.errors import BuildError
 
 INTRINSICS = {
@@ -23,6 +24,8 @@ INTRINSICS = {
     "sin": "sin", "cos": "cos", "exp": "exp", "log": "log", "tanh": "tanh",
 }  # fmt: skip
 
+VectorFunction = Callable[[str, int, dict[str, str]], str]
+"""(symbol, lanes, what is declared, where it adds to) -> a function of two vectors, as text."""
 SMALLEST_NORMAL = 2.0**-126
 """The least normal float32."""
 UNSCALED = 2.0**24
@@ -42,80 +45,13 @@ def factors_of(exponent: float) -> int:
     return whole + quarters // 2 + quarters % 2
 
 
-def float_text(value: float, dtype: str = "float32") -> str:
-    """A literal that LLVM reads back exactly: hexadecimal double."""
-    if dtype == "float32":
-        value = struct.unpack("f", struct.pack("f", value))[0] if math.isfinite(value) else value
-    return "0x" + struct.pack(">d", value).hex().upper()
-
-
-class MathWriter:
+class MathWriter(ArithmeticWriter):
     """Writes arithmetic on float32 values of `lanes` lanes into a function."""
 
     own: ClassVar[tuple[str, ...]] = ("exp", "log", "sigmoid", "erf", "rsqrt")
     """Functions of one float32 value that are methods here."""
     intrinsics: ClassVar[dict[str, str]] = INTRINSICS
     """Functions that LLVM has code for: by name, LLVM's name."""
-
-    def __init__(self, text: FunctionText, lanes: int, dtype: str = "float32") -> None:
-        self.text, self.lanes, self.dtype = text, lanes, dtype
-        self.type = type_text(dtype, lanes)
-        self.int_type = type_text("int32" if dtype == "float32" else "int64", lanes)
-
-    def const(self, value: float) -> str:
-        literal = float_text(value, self.dtype)
-        if self.lanes == 1:
-            return literal
-        return f"splat ({type_text(self.dtype, 1)} {literal})"
-
-    def int_const(self, value: int) -> str:
-        kind = "i32" if self.dtype == "float32" else "i64"
-        return str(value) if self.lanes == 1 else f"splat ({kind} {value})"
-
-    def op(self, name: str, a: str, b: str) -> str:
-        flags = "" if name == "fdiv" else "nsz contract "
-        return self.text.emit(f"{name} {flags}{self.type} {a}, {b}")
-
-    def fma(self, a: str, b: str, c: str) -> str:
-        return self.call("fmuladd", a, b, c, flags="nsz contract ")
-
-    def fused(self) -> FusedWriter | None:
-        return None
-
-    def call(self, name: str, *args: str, flags: str = "") -> str:
-        symbol = f"llvm.{name}.{suffix_text(self.dtype, self.lanes)}"
-        types = ", ".join([self.type] * len(args))
-        self.text.declare(symbol, f"declare {self.type} @{symbol}({types})")
-        given = ", ".join(f"{self.type} {a}" for a in args)
-        return self.text.emit(f"call {flags}{self.type} @{symbol}({given})")
-
-    def select_max(self, a: str, b: str) -> str:
-        """max(a, b) that gives `a` where either is not a number."""
-        return self.choose(self.compare("olt", a, b), b, a)
-
-    def select_min(self, a: str, b: str) -> str:
-        """min(a, b) that gives `a` where either is not a number."""
-        return self.choose(self.compare("ogt", a, b), b, a)
-
-    def extreme(self, fn: str, a: str, b: str) -> str:
-        """max(a, b) or min(a, b), not a number if either is none; on x86 three instructions, of
-        which only one waits for `b`."""
-        name = "minimum" if fn == "min" else "maximum"
-        return self.call(name, a, b, flags="nsz ")
-
-    def choose(self, flag: str, a: str, b: str) -> str:
-        mask = "i1" if self.lanes == 1 else f"<{self.lanes} x i1>"
-        return self.text.emit(f"select {mask} {flag}, {self.type} {a}, {self.type} {b}")
-
-    def compare(self, kind: str, a: str, b: str) -> str:
-        return self.text.emit(f"fcmp {kind} {self.type} {a}, {b}")
-
-    def polynomial(self, x: str, coefficients: tuple[float, ...]) -> str:
-        """Horner, highest power first."""
-        value = self.const(coefficients[0])
-        for c in coefficients[1:]:
-            value = self.fma(value, x, self.const(c))
-        return value
 
     # ---------------------------------------------------------------------------------- functions
 
@@ -129,10 +65,10 @@ class MathWriter:
     def _exp_inside(self, x: str) -> str:
         """e**x for -87.336 < x < 88.7228."""
         shifted, _, p = self.exp_parts(x)
-        bits = self._bits(shifted)
+        bits = self.bits(shifted)
         scale = self.text.emit(f"shl {self.int_type} {bits}, {self.int_const(23)}")
-        scaled = self.text.emit(f"add {self.int_type} {self._bits(p)}, {scale}")
-        return self._from_bits(scaled)
+        scaled = self.text.emit(f"add {self.int_type} {self.bits(p)}, {scale}")
+        return self.from_bits(scaled)
 
     def exp_parts(self, x: str) -> tuple[str, str, str]:
         """(a number with n in its lowest bits, n, p): e**x is p times two to the power of n."""
@@ -154,21 +90,21 @@ class MathWriter:
 
     def times_power(self, p: str, shifted: str, more: int) -> str:
         """p times two to the power of n + more, n in the lowest bits of `shifted`."""
-        bits = self.text.emit(f"add {self.int_type} {self._bits(shifted)}, {self.int_const(more)}")
+        bits = self.text.emit(f"add {self.int_type} {self.bits(shifted)}, {self.int_const(more)}")
         scale = self.text.emit(f"shl {self.int_type} {bits}, {self.int_const(23)}")
-        scaled = self.text.emit(f"add {self.int_type} {self._bits(p)}, {scale}")
-        return self._from_bits(scaled)
+        scaled = self.text.emit(f"add {self.int_type} {self.bits(p)}, {scale}")
+        return self.from_bits(scaled)
 
     def binade(self, u: str) -> tuple[str, str]:
         """(n, 2**-n), u * 2**-n between sqrt(1/2) and sqrt(2)."""
         shifted = self.text.emit(
-            f"sub {self.int_type} {self._bits(u)}, {self.int_const(0x3F3504F3)}"
+            f"sub {self.int_type} {self.bits(u)}, {self.int_const(0x3F3504F3)}"
         )
         e = self.text.emit(f"ashr {self.int_type} {shifted}, {self.int_const(23)}")
         back = self.text.emit(f"shl {self.int_type} {e}, {self.int_const(23)}")
         power = self.text.emit(f"sub {self.int_type} {self.int_const(0x3F800000)}, {back}")
         n = self.text.emit(f"sitofp {self.int_type} {e} to {self.type}")
-        return n, self._from_bits(power)
+        return n, self.from_bits(power)
 
     def upper(self, x: str) -> str:
         """x cut to its first 12 significant bits."""
@@ -179,8 +115,8 @@ class MathWriter:
         return self._masked(x, 0x7F800000 if self.dtype == "float32" else 0x7FF << 52)
 
     def _masked(self, x: str, mask: int) -> str:
-        kept = f"and {self.int_type} {self._bits(x)}, {self.int_const(mask)}"
-        return self._from_bits(self.text.emit(kept))
+        kept = f"and {self.int_type} {self.bits(x)}, {self.int_const(mask)}"
+        return self.from_bits(self.text.emit(kept))
 
     def library(self, name: str, x: str) -> str:
         """The C library's function of doubles, lane by lane."""
@@ -198,24 +134,18 @@ class MathWriter:
         """Another element function of one value."""
         return unary(self, name, x)
 
-    def _bits(self, x: str) -> str:
-        return self.text.emit(f"bitcast {self.type} {x} to {self.int_type}")
-
-    def _from_bits(self, x: str) -> str:
-        return self.text.emit(f"bitcast {self.int_type} {x} to {self.type}")
-
     def log(self, x: str) -> str:
         """Natural logarithm, within 1 ulp, denormals included; -inf at 0, nan below."""
         tiny = self.compare("olt", x, self.const(2.0**-126))
         scaled = self.choose(tiny, self.op("fmul", x, self.const(2.0**23)), x)
         bias = self.choose(tiny, self.const(-23.0), self.const(0.0))
-        bits = self._bits(scaled)
+        bits = self.bits(scaled)
         # The exponent of the power of two that brings x into sqrt(1/2) .. sqrt(2).
         shifted = self.text.emit(f"sub {self.int_type} {bits}, {self.int_const(0x3F3504F3)}")
         e = self.text.emit(f"ashr {self.int_type} {shifted}, {self.int_const(23)}")
         back = self.text.emit(f"shl {self.int_type} {e}, {self.int_const(23)}")
         mantissa = self.text.emit(f"sub {self.int_type} {bits}, {back}")
-        r = self.op("fsub", self._from_bits(mantissa), self.const(1.0))
+        r = self.op("fsub", self.from_bits(mantissa), self.const(1.0))
         n = self.text.emit(f"sitofp {self.int_type} {e} to {self.type}")
         n = self.op("fadd", n, bias)
         square = self.op("fmul", r, r)
@@ -264,8 +194,26 @@ class MathWriter:
     def power(self, x: str, y: str, known: float) -> str:
         """x ** y where y is known."""
         if not is_product(known) or factors_of(known) > MOST_FACTORS:
-            return self.call("pow", x, y)
+            return self.pow(x, y)
         return self.power_by_products(x, known)
+
+    def pow(self, x: str, y: str) -> str:
+        """x ** y; of vectors of float32 within 0.6 ulp."""
+        if self.dtype != "float32" or self.lanes == 1:
+            return self.call("pow", x, y)
+        return self._of_two("power", power_text, x, y)
+
+    def remainder(self, x: str, y: str) -> str:
+        """What remains of x by y, exact, with the sign of x."""
+        if self.dtype != "float32" or self.lanes == 1:
+            return self.text.emit(f"frem {self.type} {x}, {y}")
+        return self._of_two("remainder", remainder_text, x, y)
+
+    def _of_two(self, name: str, code: VectorFunction, x: str, y: str) -> str:
+        symbol = f"{name}_{suffix_text(self.dtype, self.lanes)}"
+        if symbol not in self.text.declared:
+            self.text.declare(symbol, code(symbol, self.lanes, self.text.declared))
+        return self.text.emit(f"call {self.type} @{symbol}({self.type} {x}, {self.type} {y})")
 
     def _unscaled(self, x: str) -> str:
         small = self.compare("olt", self.call("fabs", x), self.const(1.0))

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.codegen.formulas_scaled import ROUNDER
+from autotune.codegen.llvm.arithmetic import float_text
 from autotune.codegen.llvm.fused import FusedMath
-from autotune.codegen.llvm.math import MathWriter, float_text
+from autotune.codegen.llvm.math import MathWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class NarrowTableMath(FusedMath):
         shifted = self.fma(limited, self.const(1 / self.table.width), self.const(ROUNDER))
         n = self.op("fsub", shifted, self.const(ROUNDER))
         offset = self.fma(n, self.const(-self.table.width), limited)
-        which = self._bits(shifted)
+        which = self.bits(shifted)
         first, *rest = (self._pick(table, which) for table in erf_tables(self.table))
         for coefficients in rest:
             first = self.fma(first, offset, coefficients)

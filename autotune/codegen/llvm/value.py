@@ -10,9 +10,10 @@ import math
 import numpy as np
 
 from autotune.codegen.expression import Val
+from autotune.codegen.llvm.arithmetic import float_text
 from autotune.codegen.llvm.bound import BoundWriter
 from autotune.codegen.llvm.element import literal
-from autotune.codegen.llvm.math import SMALLEST_NORMAL, float_text
+from autotune.codegen.llvm.math import SMALLEST_NORMAL
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.ir import Apply, Const, IndexValue, Load, Select, Table, Value, fn

@@ -62,9 +62,9 @@ class NvptxMath(MathWriter):
         whole = self.op("fsub", shifted, self.const(_ROUND))
         rest = self.fma(x, self.const(LOG2E), self.text.emit(f"fneg {self.type} {whole}"))
         rest = self.fma(x, self.const(LOG2E_REST), rest)
-        power = self._bits(self.each("llvm.nvvm.ex2.approx.ftz.f", rest))
-        scale = self.text.emit(f"shl {self.int_type} {self._bits(shifted)}, {self.int_const(23)}")
-        return self._from_bits(self.text.emit(f"add {self.int_type} {power}, {scale}"))
+        power = self.bits(self.each("llvm.nvvm.ex2.approx.ftz.f", rest))
+        scale = self.text.emit(f"shl {self.int_type} {self.bits(shifted)}, {self.int_const(23)}")
+        return self.from_bits(self.text.emit(f"add {self.int_type} {power}, {scale}"))
 
     def rsqrt(self, x: str) -> str:
         """1 / sqrt(x), within a relative 2**-22.9."""
@@ -105,8 +105,6 @@ class NvptxMath(MathWriter):
         out = self.choose(self.compare("olt", x, self.const(0.0)), below, size)
         return self.choose(self.compare("oeq", y, self.const(0.0)), self.const(1.0), out)
 
-    def call(self, name: str, *args: str, flags: str = "") -> str:
-        """LLVM's intrinsic; there is no library behind it."""
-        if name == "pow":
-            return self.pow(*args)
-        return super().call(name, *args, flags=flags)
+    def remainder(self, x: str, y: str) -> str:
+        """By LLVM's instruction, which becomes a division."""
+        return self.text.emit(f"frem {self.type} {x}, {y}")

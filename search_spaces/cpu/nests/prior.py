@@ -29,7 +29,7 @@ from search_spaces.builder import CHEAP, is_written_again
 from search_spaces.space import Configs
 
 FUNCTION_CYCLES = {
-    "div": 8.0, "mod": 12.0, "sqrt": 8.0, "rsqrt": 12.0, "reciprocal": 8.0, "exp": 9.0,
+    "div": 8.0, "mod": 40.0, "sqrt": 8.0, "rsqrt": 12.0, "reciprocal": 8.0, "exp": 9.0,
     "log": 12.0, "erf": 15.0, "tanh": 15.0, "sigmoid": 12.0, "pow": 25.0, "sin": 15.0, "cos": 15.0,
     "expm1": 11.0, "sinh": 25.0, "cosh": 18.0, "tan": 38.0, "asin": 20.0, "acos": 20.0,
     "atan": 20.0, "asinh": 45.0, "acosh": 40.0, "atanh": 30.0, "softplus": 22.0, "mish": 24.0,
