@@ -1,4 +1,4 @@
-"""Powers and remainders of vectors: C's special cases, errors against float64, exact remainders."""
+"""Powers and remainders of vectors: special cases as in C, errors against float64."""
 
 from __future__ import annotations
 
