@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.fourier import ComplexValue, joined, parts_of, times
 from autotune.frontend.torch.context import (
@@ -29,11 +27,13 @@ BY_PARTS = (
 )  # fmt: skip
 """Operators that do the same to each part."""
 WITH_REAL = {
-    "add": ("self", "other"), "sub": ("self", "other"), "where": ("self", "other"),
+    "add": ("self", "other"), "sub": ("self", "other"), "rsub": ("self", "other"),
+    "where": ("self", "other"),
     "masked_fill": ("self", "value"), "slice_scatter": ("self", "src"),
     "select_scatter": ("self", "src"), "full": ("fill_value",), "full_like": ("fill_value",),
     "fill": ("value",), "constant_pad_nd": ("self", "value"), "index_put": ("self", "values"),
-    "ones": (), "ones_like": (),
+    "ones": (), "ones_like": (), "scatter": ("self", "src", "value"),
+    "scatter_add": ("self", "src"),
 }  # fmt: skip
 """The same, where operands may be real ones, which have an imaginary part of zero."""
 
@@ -108,7 +108,11 @@ def from_parts(n: AtenCall) -> ComplexValue:
 
 @aten("complex.polar")
 def polar(n: AtenCall) -> ComplexValue:
-    size, angle = n.value("abs"), n.value("angle")
+    return polar_value(n, n.value("abs"), n.value("angle"))
+
+
+def polar_value(n: AtenCall, size: str, angle: str) -> ComplexValue:
+    """The number of a size and an angle."""
     return ComplexValue(*(n.op("mul", size, n.op(f, angle)) for f in ("cos", "sin")))
 
 
@@ -149,7 +153,7 @@ def product(n: AtenCall) -> ComplexValue:
     return times(n, n.complex_value("self"), n.complex_value("other"))
 
 
-def _inverse(n: AtenCall, z: ComplexValue) -> ComplexValue:
+def inverse(n: AtenCall, z: ComplexValue) -> ComplexValue:
     """1 / z; scaled by what is largest in it, so that no square overflows."""
     scale = n.op("max", n.op("abs", z.real), n.op("abs", z.imaginary))
     x, y = n.op("div", z.real, scale), n.op("div", z.imaginary, scale)
@@ -160,7 +164,7 @@ def _inverse(n: AtenCall, z: ComplexValue) -> ComplexValue:
 
 @aten("complex.reciprocal")
 def reciprocal(n: AtenCall) -> ComplexValue:
-    return _inverse(n, n.complex_value("self"))
+    return inverse(n, n.complex_value("self"))
 
 
 @aten("complex.div", "complex.true_divide")
@@ -169,21 +173,13 @@ def quotient(n: AtenCall) -> ComplexValue:
     if isinstance(n.given("other"), str | bool | int | float):
         factor = n.as_made("other")
         return ComplexValue(n.op("div", z.real, factor), n.op("div", z.imaginary, factor))
-    return times(n, z, _inverse(n, n.complex_value("other")))
+    return times(n, z, inverse(n, n.complex_value("other")))
 
 
 @aten("complex.square")
 def square(n: AtenCall) -> ComplexValue:
     z = n.complex_value("self")
     return times(n, z, z)
-
-
-@aten("complex.pow")
-def power(n: AtenCall) -> ComplexValue:
-    z, exponent = n.complex_value("self"), n.given("exponent")
-    if exponent not in (1, 2, 3, 4):
-        n.refuse(f"a power of {exponent}")
-    return functools.reduce(lambda a, _: times(n, a, z), range(int(exponent) - 1), z)
 
 
 @aten("complex.exp")
@@ -198,7 +194,10 @@ def exponential(n: AtenCall) -> ComplexValue:
 
 @aten("complex.log")
 def logarithm(n: AtenCall) -> ComplexValue:
-    z = n.complex_value("self")
+    return log_of(n, n.complex_value("self"))
+
+
+def log_of(n: AtenCall, z: ComplexValue) -> ComplexValue:
     long = n.op("log", distance(n, z.real, z.imaginary))
     return ComplexValue(long, angle_of(n, z.imaginary, z.real))
 

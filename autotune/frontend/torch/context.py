@@ -144,6 +144,12 @@ class AtenCall(Assembler):
         call._arguments = {name: chosen(name, g) for name, g in self._arguments.items()}
         return call
 
+    def with_argument(self, name: str, given: Any) -> AtenCall:
+        """The same call with another argument."""
+        call = copy.copy(self)
+        call._arguments = self._arguments | {name: given}
+        return call
+
     def optionals(self, name: str) -> list[str | None]:
         """The graph values of a list of tensors some of which are left out."""
         return list(self._arguments[name])

@@ -64,7 +64,7 @@ def _first(n: AtenCall, x: str, count: int) -> str:
     return _cut(n, x, n.rank(x) - 1, 0, count)
 
 
-def _cut(n: AtenCall, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
+def _cut(n: AtenCall, x: str, axis: int, start: int, stop: int, *, step: int = 1) -> str:
     starts, stops, steps = [0] * n.rank(x), list(n.shape(x)), [1] * n.rank(x)
     starts[axis], stops[axis], steps[axis] = start, stop, step
     return n.op("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
@@ -100,7 +100,7 @@ def _doubled(n: AtenCall, inverse: str, below: str) -> str:
     """Inverses of blocks, from those of their diagonal quarters and their lower left ones."""
     axis = n.rank(inverse) - 3
     count, half = n.shape(inverse)[axis], n.shape(inverse)[-1]
-    first, second = (_cut(n, inverse, axis, i, count, 2) for i in (0, 1))
+    first, second = (_cut(n, inverse, axis, i, count, step=2) for i in (0, 1))
     left = below
     if half > 1:
         left = multiplied(n, multiplied(n, second, below), first)

@@ -12,11 +12,13 @@ def solved(a: torch.Tensor, b: torch.Tensor, **how: bool) -> torch.Tensor:
     """By products of blocks; what is not of the triangle may be anything."""
 
     def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.solve_triangular(a, b, **how)
+        found: torch.Tensor = torch.linalg.solve_triangular(a, b, **how)
+        return found
 
-    (found,), plan = by_numpy(function, (a, b))
+    results, plan = by_numpy(function, (a, b))
     assert not plan.refused
-    return found
+    result: torch.Tensor = results[0]
+    return result
 
 
 @pytest.mark.parametrize("upper", [False, True])
