@@ -14,6 +14,7 @@ from torch._prims_common import suggest_memory_format
 
 from autotune.frontend.torch.bags import embedding_bag
 from autotune.frontend.torch.encoder_layers import encoder_layer, multi_head_attention
+from autotune.frontend.torch.repeats import repeated_places
 
 KEPT = (
     "addmm", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
@@ -41,6 +42,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([getattr(aten, name) for name in FURTHER]))
     table.update({getattr(aten, name).default: embedding_bag for name in BAGS})
+    table[aten.repeat_interleave.Tensor] = repeated_places
     table[aten._transformer_encoder_layer_fwd.default] = encoder_layer
     table[aten._native_multi_head_attention.default] = multi_head_attention
     for name in KEPT:
