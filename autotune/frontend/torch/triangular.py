@@ -12,7 +12,7 @@ from autotune.frontend.torch.context import AtenCall, aten
 from autotune.frontend.torch.linear import multiplied
 
 INVERTED = 64
-"""Rows up to which a matrix is inverted for any number of columns."""
+"""Rows up to which a matrix is inverted for any number of columns but one."""
 
 
 @aten("linalg_solve_triangular")
@@ -27,8 +27,9 @@ def solve_triangular(n: AtenCall) -> str:
     if pivots is not None:
         a = n.op("div", a, n.reshape(pivots, (*n.shape(pivots), 1)))
     size, rank = n.shape(a)[-1], n.rank(b)
-    if size > max(INVERTED, 2 * n.shape(b)[rank - 1 if left else rank - 2]):
-        n.refuse("a large system of few columns, which substitution solves sooner")
+    columns = n.shape(b)[rank - 1 if left else rank - 2]
+    if 1 in (size, columns) or size > max(INVERTED, 2 * columns):
+        n.refuse("a system of few numbers or columns, which substitution solves sooner")
     inverse = _unit_inverse(n, _turned(n, a) if upper else a)
     inverse = _turned(n, inverse) if upper else inverse
     if pivots is not None:
