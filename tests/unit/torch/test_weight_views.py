@@ -21,7 +21,7 @@ class Between(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         turned = self.weight.t()
-        found = torch.linalg.solve_triangular(self.lower.mT, x @ turned, upper=False)
+        found = torch.cholesky_solve(x @ turned, self.lower.mT)
         return (found @ turned).relu(), self.lower[0]
 
 
