@@ -185,7 +185,8 @@ def resize(m: Builder, x: str, a: Array) -> bool:
     flat = m.draw(0, 2) if a.ndim > 2 else 0
     factors = [1.0 if i < flat else m.pick((1, 2, 3, 0.5, 1.5, 0.7, 2.3)) for i in range(a.ndim)]
     roi = "" if m.opset >= 13 else m.constant(np.zeros(0, np.float32))
-    if m.chance(0.6):
+    # By factors, corners are those of the size to one judge, of what it is rounded of to another.
+    if m.chance(0.6) and attrs["coordinate_transformation_mode"] != "align_corners":
         return m.node("Resize", [x, roi, m.constant(np.array(factors, np.float32))], attrs)
     sizes = np.array([max(1, int(e * f)) for e, f in zip(a.shape, factors, strict=True)], np.int64)
     scales = "" if m.opset >= 13 else m.constant(np.zeros(0, np.float32))
