@@ -178,6 +178,8 @@ def resize(m: Builder, x: str, a: Array) -> bool:
     }
     if a.dtype.kind in "iu" and attrs["mode"] != "nearest":
         return False  # each rounds to integers in its own way
+    if a.ndim != 4 and attrs["coordinate_transformation_mode"] == "half_pixel_symmetric":
+        return False  # the one judge that runs it has other places where they fall on elements
     if m.opset >= 18 and m.chance(0.3):
         attrs["antialias"] = 1
     if attrs["mode"] == "cubic":
