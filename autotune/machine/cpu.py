@@ -116,7 +116,7 @@ def stream_speed(machine: Machine, nbytes: float) -> float:
     target, cpu = machine.target, machine.cpu
     if nbytes <= machine.l2_bytes * cpu.own_share_of_l2:
         return cpu.l2_stream_bytes_per_cycle
-    if nbytes <= machine.l3_bytes * cpu.own_share_of_l3:
+    if not beyond_l3(machine, nbytes):
         return cpu.l3_stream_bytes_per_cycle
     return cpu.memory_stream_bytes_per_cycle / target.threads
 
@@ -142,6 +142,11 @@ def clocks(machine: Machine, count: float) -> float:
 def beyond_l2(machine: Machine, nbytes: float) -> bool:
     """Whether data are larger than what the second cache keeps for them."""
     return nbytes > machine.l2_bytes * machine.cpu.own_share_of_l2
+
+
+def beyond_l3(machine: Machine, nbytes: float) -> bool:
+    """Whether data are larger than what the last cache keeps for them."""
+    return nbytes > machine.l3_bytes * machine.cpu.own_share_of_l3
 
 
 def from_others_cycles(machine: Machine, nbytes: Column | float) -> Column | float:

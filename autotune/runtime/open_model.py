@@ -4,6 +4,7 @@ millisecond, which share code, weights and arenas.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
@@ -22,6 +23,9 @@ from autotune.types import Array
 
 RESERVED_SHARE = 4
 """Divisor of this machine's memory that gives the most bytes reserved for an arena."""
+
+COUNTABLE = 1 << 40
+"""Product of sizes up to which native words hold what is counted of them."""
 
 Turn = AbstractContextManager[object]
 
@@ -185,6 +189,9 @@ class AnySizeProgram:
     def _reserved_bytes(self, code: OpenCode) -> int:
         """Bytes that a run at the largest sizes works in, within what is reserved."""
         most = {name: allowed.most for name, allowed in self.image.types.ranges}
+        share = self._room // RESERVED_SHARE
+        if math.prod(most.values()) > COUNTABLE:
+            return share
         images = [code.at(most, number).image for number in range(len(code.plans))]
         wanted = max(image.arena_bytes + image.workspace_bytes for image in images)
-        return max(0, min(wanted, self._room // RESERVED_SHARE))
+        return max(0, min(wanted, share))

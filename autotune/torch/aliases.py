@@ -2,7 +2,8 @@
 Out: the tensors that they are views of, and the nodes that make the views.
 
 Who writes to one of them sees it in the others, as in eager: so what they have in common is a
-result of ours, and PyTorch makes its views.
+result of ours, and PyTorch makes its views. Views of a graph's inputs it makes again from these:
+where sizes are open, by the places and strides of what the graph gave.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class ResultViews:
 
     def asked(self, results: Collection[fx.Node]) -> set[fx.Node]:
         """What is computed for these results before views are made."""
-        return (set(results) - set(self.piece.outputs)) | set(self.piece.inputs)
+        made = {n for n in self.piece.inputs if n.op == "call_function"}
+        return (set(results) - set(self.piece.outputs)) | made
 
     def without(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:
         """The nodes that are run for something else than the views."""
@@ -43,15 +45,17 @@ class ResultViews:
 
 def result_views(results: Sequence[Any]) -> ResultViews | None:
     """The views among a graph's results of what others of them are views of too, and those that
-    repeat elements; None where there are none. Views of the graph's inputs are not looked at."""
+    repeat elements, or are of an input where sizes are open; None where there are none."""
     by_source: dict[fx.Node, list[fx.Node]] = {}
     for result in dict.fromkeys(r for r in results if isinstance(r, fx.Node)):
         by_source.setdefault(_source(result), []).append(result)
     shared = {
         source: [v for v in views if v is not source]
         for source, views in by_source.items()
-        if source.op == "call_function" and (len(views) > 1 or _repeats(views[0]))
+        if _is_open_input(source)
+        or (source.op == "call_function" and (len(views) > 1 or _repeats(views[0])))
     }
+    shared = {source: views for source, views in shared.items() if views}
     if not shared:
         return None
     chains = {n for views in shared.values() for view in views for n in _chain(view)}
@@ -60,7 +64,17 @@ def result_views(results: Sequence[Any]) -> ResultViews | None:
         native=False, nodes=tuple(nodes), inputs=tuple(shared),
         outputs=tuple(v for views in shared.values() for v in views),
     )  # fmt: skip
-    return ResultViews(piece=piece, several=any(len(by_source[s]) > 1 for s in shared))
+    several = any(s.op == "call_function" and len(by_source[s]) > 1 for s in shared)
+    return ResultViews(piece=piece, several=several)
+
+
+def _is_open_input(source: fx.Node) -> bool:
+    """Whether it is an input some of whose sizes a call knows."""
+    given = source.meta.get("val")
+    if source.op != "placeholder" or not isinstance(given, torch.Tensor):
+        return False
+    numbers = (*given.shape, *given.stride(), given.storage_offset())
+    return not all(isinstance(n, int) for n in numbers)
 
 
 def _repeats(result: fx.Node) -> bool:

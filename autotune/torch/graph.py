@@ -79,7 +79,12 @@ class CompiledGraph:
 
     def call(self, *inputs: Any) -> Sequence[Any]:
         """The same, with every input as an argument."""
-        made = self._sets.quick(inputs)
+        try:
+            made = self._sets.quick(inputs)
+        except MemoryError:
+            raise
+        except Exception:  # the long way raises it too, and tells
+            made = None
         return self._called(inputs) if made is None else made
 
     def _called(self, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -118,6 +123,7 @@ class CompiledGraph:
             if not without_data(inputs):
                 raised("a graph", error, "PyTorch runs it")
                 held.programs[key] = None
+                held.take_quick()
             return made
 
     def _eager(self, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -50,8 +50,8 @@ class WeightSet:
 
     def take_quick(self) -> None:
         program = self.programs.get(None)
-        if program is not None and program.direct is not None:
-            self.quick = program.direct.watching(self.watch)
+        direct = None if program is None else program.direct
+        self.quick = by_the_long_way if direct is None else direct.watching(self.watch)
 
     @property
     def abandoned(self) -> bool:

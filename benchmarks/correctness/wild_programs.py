@@ -61,19 +61,16 @@ def _results(
             "shared": ["-L.", "-lmodel", f"-Wl,-rpath,{place}"],
         }[options.format]
         _run(["cc", *WARNED, "main.c", *linked, "-o", "main"], place)
-        for name, kind in model.inputs.items():
-            array = feeds[name].astype(_held(kind.dtype), copy=False)
-            (place / f"{name}.in").write_bytes(array.tobytes())
+        for port in model.image.inputs:  # whose types are those of a program's files
+            array = feeds[port.name].astype(port.type.dtype, copy=False)
+            (place / f"{port.name}.in").write_bytes(array.tobytes())
         _run(["./main", *given, "-o", *made, *kept], place)
         return {
-            name: np.fromfile(place / f"{name}.out", _held(kind.dtype)).reshape(kind.shape)
-            for name, kind in model.outputs.items()
+            port.name: np.fromfile(place / f"{port.name}.out", port.type.dtype).reshape(
+                port.type.shape
+            )
+            for port in model.image.outputs
         }
-
-
-def _held(dtype: str) -> str:
-    """The type of numbers in a program's files: floats of 16 bits are float32 there."""
-    return "float32" if dtype in ("bfloat16", "float16") else dtype
 
 
 def _run(command: Sequence[str], folder: Path) -> None:

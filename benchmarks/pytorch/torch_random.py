@@ -175,6 +175,14 @@ class RandomFunction:
         )  # fmt: skip
 
     def __call__(self, *given: Tensor) -> list[Tensor]:
+        pool = self._pool(given)
+        if self.writes and given[0].dtype != torch.bool and not _overlaps(given[0]):
+            given[0].mul_(2)
+        extra = [given[-1], given[-1][:1]] if self.views and given[-1].dim() else []
+        return pool[-self.results :] + extra
+
+    def _pool(self, given: Sequence[Tensor]) -> list[Tensor]:
+        """The arguments and all that is made of them."""
         pool = list(given)
         for one, other, which, dim in self.draws:
             x, y = pool[one % len(pool)], pool[other % len(pool)]
@@ -182,10 +190,12 @@ class RandomFunction:
             made = steps[which % len(steps)](x, y, dim % max(x.dim(), 1))
             if made.numel() <= MOST_ELEMENTS:
                 pool.append(made)
-        if self.writes and given[0].dtype != torch.bool and not _overlaps(given[0]):
-            given[0].mul_(2)
-        extra = [given[-1], given[-1][:1]] if self.views and given[-1].dim() else []
-        return pool[-self.results :] + extra
+        return pool
+
+    def rounds(self, given: Sequence[Tensor]) -> bool:
+        """Whether some of it has 16 bits."""
+        with torch.no_grad():
+            return any(t.dtype in TOLERANCES for t in self._pool([*map(_copied, given)]))
 
 
 def arguments(rng: random.Random, seed: int) -> list[Tensor]:
@@ -247,10 +257,11 @@ def flaws(seed: int, mode: str = "plain") -> list[str] | None:
         except Exception as error:  # whatever is raised is a flaw
             return [f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"]
         told = [str(w.message) for w in warned if "defect" in str(w.message)]
-        different = _differences(found, expected)
+        short = mode == "autocast" or function.rounds(given)
+        different = _differences(found, expected, short)
         if different and not told:
             theirs = _compiled(function, given, mode, "aot_eager")
-            different = different if _differences(found, theirs) else []
+            different = different if _differences(found, theirs, short) else []
     return told + different
 
 
@@ -279,20 +290,23 @@ def _copied(tensor: Tensor) -> Tensor:
     return tensor.new_empty(0).set_(memory, *place)
 
 
-def _differences(found: list[Tensor], expected: list[Tensor]) -> list[str]:
+def _differences(found: list[Tensor], expected: list[Tensor], short: bool) -> list[str]:
+    """`short`: whether some of what results are made of is rounded to 16 bits, step by step in
+    eager alone."""
     pairs = enumerate(zip(found, expected, strict=True))
-    return [f"result {i}: {flaw}" for i, (a, b) in pairs if (flaw := _difference(a, b))]
+    return [f"result {i}: {flaw}" for i, (a, b) in pairs if (flaw := _difference(a, b, short))]
 
 
-def _difference(a: Tensor, b: Tensor) -> str:
+def _difference(a: Tensor, b: Tensor, short: bool) -> str:
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype}{[*a.shape]}, expected {b.dtype}{[*b.shape]}"
     strides = zip(a.stride(), b.stride(), b.shape, strict=True)
     if b.numel() and any(s != t and t and e > 1 for s, t, e in strides):
         return f"strides {a.stride()}, expected {b.stride()}"
-    near = TOLERANCES.get(b.dtype, 2e-4)
+    largest = b.detach().float().nan_to_num(0, 0, 0).abs().max().clamp(1).item() if short else 1.0
+    near = 3e-2 if short else TOLERANCES.get(b.dtype, 2e-4)
     try:
-        torch.testing.assert_close(a, b, equal_nan=True, rtol=near, atol=near)
+        torch.testing.assert_close(a, b, equal_nan=True, rtol=near, atol=near * largest)
     except AssertionError as error:
         return " ".join(str(error).split())[:200]
     return ""

@@ -52,7 +52,7 @@ def asked(link: TrackerLink, name: str, payload: bytes, timeout_s: float, advice
         reason = f"cannot use the tracker {link.address}: {error}"
     except LinkLostError as error:
         reason = f"cannot reach the tracker {link.address}: {error}; {advice}"
-    raise FarmError(reason, stage="session")
+    raise FarmError(reason)
 
 
 class TrackerLink:

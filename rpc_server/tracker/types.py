@@ -16,12 +16,7 @@ from autotune.errors import DeviceError
 
 
 class FarmError(DeviceError):
-    """The farm refuses, or a deadline of it has passed. `stage`: queue, lease, build, run,
-    transfer or session; '' for a refusal."""
-
-    def __init__(self, message: str, *, stage: str = "") -> None:
-        super().__init__(f"{stage}: {message}" if stage else message)
-        self.stage = stage
+    """The farm refuses, or a deadline of it has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

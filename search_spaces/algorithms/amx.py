@@ -22,9 +22,10 @@ from autotune.schedule.memory.tile_dot import TILE_LANES, TILE_ROWS, TileDot
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.base import Mask
-from search_spaces.algorithms.direct import Products, operand_cycles
+from search_spaces.algorithms.direct import Products
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder
+from search_spaces.cpu.contraction.operand_prior import operand_cycles
 from search_spaces.cpu.contraction.rates import TILE_CYCLES
 from search_spaces.cpu.contraction.shape import STRIPS_FIRST, Contraction
 from search_spaces.cpu.contraction.tiles import plain, sizes

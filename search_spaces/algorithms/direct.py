@@ -35,6 +35,7 @@ from search_spaces.algorithms.base import ALGORITHMS, DIRECT, ContractionAlgorit
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.data_prior import data_cost, order_cost
+from search_spaces.cpu.contraction.operand_prior import operand_cycles, passes_of, tiles_of
 from search_spaces.cpu.contraction.rates import (
     EXPOSED_STREAM,
     STRIP_COST,
@@ -73,13 +74,6 @@ PREFETCH_GAIN = 0.9
 """Time with weights prefetched over without, of few points, where that pays."""
 PREFETCH_LOSS = 1.1
 """The same where it does not."""
-COPY_CYCLES = 8.0
-"""Cycles per vector of weights that a kernel packs by itself."""
-L1_CONFLICT_COST = 0.01
-"""Share that rows of weights which evict each other from the L1 cache add."""
-UNFORESEEN_LINES = 12
-"""Lines of a stream from beyond the L2 cache in the time until a row's part of a panel begins to
-come, where every row begins elsewhere (fitted: products of 128 x 64 and 256 x 1024, Zen 4)."""
 POINT_CONFLICT_COST = 0.5
 """Share that points which evict each other from it add."""
 NEAR_CONFLICT = 0.75
@@ -308,27 +302,9 @@ def _point_conflicts(task: Task, c: Contraction, machine: Machine, points: Colum
 
 def _weight_stream(c: Contraction, machine: Machine, configs: Configs) -> Column:
     """Cycles of all cores while weights come in that do not stay in the L2 cache."""
-    passes = _passes(c, machine, configs)
+    passes = passes_of(c, machine, configs)
     passes = passes if beyond_l2(machine, c.weight_bytes) else np.ones(len(passes))
     return stream_cycles(machine, c.weight_bytes, passes)
-
-
-def _passes(c: Contraction, machine: Machine, configs: Configs) -> Column:
-    """Times that all weights are gone through: once where channels are outside and a panel stays,
-    else for every row of tiles, or for every tile."""
-    rows, tiles = _tiles(c, configs)
-    by_row = rows if c.rows else tiles
-    panel = configs["vectors"] * configs["lanes"] * (c.depth * c.item_bytes)
-    stays = panel <= machine.cpu.own_share_of_l2 * machine.l2_bytes
-    order = configs["order"]
-    passes = np.where(order == "points_first", tiles, np.where(order == "rows_first", by_row, 1.0))
-    return np.where((order == "channels_first") & ~stays, tiles, passes)
-
-
-def _tiles(c: Contraction, configs: Configs) -> tuple[Column, Column]:
-    """Rows of tiles of points, and tiles."""
-    rows = np.ceil(c.row_count / configs["tile_h"]) * c.count
-    return rows, rows * np.ceil(c.points[1] / configs["tile_w"])
 
 
 def _met_again(c: Contraction, machine: Machine, configs: Configs) -> Column | float:
@@ -336,29 +312,7 @@ def _met_again(c: Contraction, machine: Machine, configs: Configs) -> Column | f
     another place: what one waits for, another one has asked for."""
     if machine.target.threads > 1:
         return 1.0
-    return _tiles(c, configs)[1] / _passes(c, machine, configs)
-
-
-def operand_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
-    """Cycles for weights that are activations: copying them, or reading rows that lie apart. Where
-    panels are outside, a row's part is used up before the next part is asked for."""
-    if not c.plain:
-        return np.zeros(len(configs["vectors"]))
-    target = machine.target
-    copied = task.value(c.weights).type.size / target.lanes() * COPY_CYCLES / target.threads
-    apart = c.depth > conflict_free_points(machine, c.weight_step)
-    conflicts = ideal_cycles(c, target) / target.threads * (L1_CONFLICT_COST if apart else 0.0)
-    waits = np.where(configs["order"] == "points_first", 0.0, _unforeseen(c, machine, configs))
-    return np.asarray(np.where(plain(c, configs), conflicts + waits, copied))
-
-
-def _unforeseen(c: Contraction, machine: Machine, configs: Configs) -> Column | float:
-    """Cycles until the rows' parts in all panels of weights have begun to come."""
-    if not beyond_l2(machine, c.weight_bytes):
-        return 0.0
-    panels = np.ceil(c.channels[1] / (configs["vectors"] * configs["lanes"]))
-    nbytes = UNFORESEEN_LINES * machine.cpu.line_bytes * (panels * c.depth * c.groups)
-    return np.asarray(nbytes / machine.first_stream_bytes_per_cycle(c.weight_bytes))
+    return tiles_of(c, configs)[1] / passes_of(c, machine, configs)
 
 
 def _crossing_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:

@@ -35,6 +35,10 @@ FURTHER = ("ldexp",)
 BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
+IN_IMAGES_ORDER = ("max_unpool2d", "roll", "channel_shuffle", "native_channel_shuffle")
+"""Operators that leave images as they lie, and whose decompositions do not."""
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """By overload."""
@@ -49,9 +53,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         packet = getattr(torch.ops.aten, name, None)
         for overload in packet.overloads() if packet is not None else ():
             table.pop(getattr(packet, overload), None)
-    unpool = torch.ops.aten.max_unpool2d.default
-    if unpool in table:
-        table[unpool] = functools.partial(_lying_as_images, table[unpool])
+    for name in IN_IMAGES_ORDER:
+        overload = getattr(aten, name).default
+        if overload in table:
+            table[overload] = functools.partial(_lying_as_images, table[overload])
     return table
 
 

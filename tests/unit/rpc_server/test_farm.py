@@ -257,7 +257,7 @@ def test_an_unknown_key_names_those_there_are(farm: FarmProcesses) -> None:
 
 
 def test_no_tracker_at_the_address_is_one_clear_line() -> None:
-    with pytest.raises(FarmError, match=r"session: cannot reach the tracker 127.0.0.1:1: .*start"):
+    with pytest.raises(FarmError, match=r"^cannot reach the tracker 127.0.0.1:1: .*start"):
         runner_for("tracker://127.0.0.1:1/k", host_target())
 
 

@@ -61,6 +61,14 @@ def test_far_rows_are_read_in_order(points: int, depth: int, channels: int) -> N
     assert default["order"] == "points_first" or default["weights"] == "packed"
 
 
+@pytest.mark.parametrize(("points", "depth", "channels"), [(19, 1024, 16900), (64, 512, 16384)])
+def test_rows_in_memory_are_gone_through_once(points: int, depth: int, channels: int) -> None:
+    # Each tile of points would wait for all of them again.
+    case = product(1, points, depth, channels)
+    default = cost_model.default(case, Machine.of(host()))
+    assert default["order"] != "points_first" or default["weights"] == "packed"
+
+
 def test_a_transposed_operand_is_always_packed() -> None:
     case = product(2, 16, 32, 48, transposed=True)
     default = cost_model.default(case, Machine.of(host()))

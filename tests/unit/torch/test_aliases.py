@@ -57,6 +57,39 @@ def test_who_writes_to_a_result_writes_to_its_views(
             torch.testing.assert_close(written(found), written(expected), rtol=1e-4, atol=1e-4)
 
 
+def of_an_input(x: torch.Tensor) -> tuple[Any, ...]:
+    """Views of the input, with and without places of their own, and something beside them."""
+    return x.chunk(2)[1], x.expand(2, *x.shape), x[1:].t(), x.repeat(2, 1)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("step", [1, 2])
+def test_views_of_an_input_are_views_of_it(dynamic: bool, step: int) -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(of_an_input, backend="autotune", options=PLAIN, dynamic=dynamic)
+    with torch.no_grad():
+        for rows in (6, 9) if dynamic else (6, 6):
+            x = torch.randn(rows, 4 * step)[:, ::step]
+            for found, wanted in zip(fast(x), of_an_input(x), strict=True):
+                assert found.stride() == wanted.stride()
+                torch.testing.assert_close(found, wanted)
+            assert [f.data_ptr() for f in fast(x)[:3]] == [
+                v.data_ptr() for v in of_an_input(x)[:3]
+            ]
+
+
+def test_an_input_that_repeats_an_element_is_flattened_in_place() -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(
+        lambda x: (x.reshape(-1), x * 2), backend="autotune", options=PLAIN, dynamic=True
+    )
+    with torch.no_grad():
+        x = torch.randn(1).expand(3)
+        flat, _ = fast(x)
+    assert flat.stride() == (0,)
+    assert flat.data_ptr() == x.data_ptr()
+
+
 def test_gradients_through_views_of_results_that_were_written() -> None:
     fast = torch.compile(halves, backend="autotune", options=PLAIN)
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from autotune.graph.ir import Graph
+from autotune.runtime.sized import SizedModel
 from autotune.torch import backend, explain
 from autotune.torch.backend import compiled_by
 from autotune.torch.pieces import PieceRunner
@@ -110,6 +111,19 @@ def test_unpooled_images_lie_as_they_lay(compiled: Compile) -> None:
     unpool = nn.MaxUnpool2d(2)
     with torch.no_grad():
         found, expected = compiled(unpool)(pooled, places), unpool(pooled, places)
+    assert found.stride() == expected.stride()
+    same(found, expected)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x.roll((1, 2), (2, 3)), lambda x: nn.functional.channel_shuffle(x, 2)]
+)
+def test_moved_images_lie_as_they_lay(
+    compiled: Compile, function: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    images = torch.randn(2, 4, 6, 6).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        found, expected = compiled(function)(images), function(images)
     assert found.stride() == expected.stride()
     same(found, expected)
 
@@ -256,6 +270,23 @@ def test_a_defect_in_a_call_costs_no_result(
         same(fast(x), model(x))
     with torch.no_grad():  # from then on without a word
         same(fast(x + 1), model(x + 1))
+
+
+def test_a_defect_at_further_sizes_costs_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("it is broken")
+
+    torch._dynamo.reset()
+    model = small()
+    fast = torch.compile(model, backend="autotune", options=PLAIN, dynamic=True)
+    with torch.no_grad():
+        for rows in (2, 2, 5):
+            same(fast(x := torch.randn(rows, 6)), model(x))
+        monkeypatch.setattr(SizedModel, "ready", broken)
+        monkeypatch.setattr(PieceRunner, "__call__", broken)
+        with pytest.warns(UserWarning, match="it is broken; PyTorch runs it"):
+            same(fast(x := torch.randn(7, 6)), model(x))
+        same(fast(x := torch.randn(8, 6)), model(x))  # from then on without a word
 
 
 def test_gradients_are_of_the_random_numbers_that_were_drawn(compiled: Compile) -> None:

@@ -155,3 +155,12 @@ def test_rows_of_several_lengths_are_one_tensor() -> None:
         parts = [torch.randn(rows, 4), torch.randn(3, 4)]
         ragged = torch.nested.nested_tensor(parts, layout=torch.jagged)
         same(fast(ragged).values(), function(ragged).values())
+
+
+def test_all_of_a_volume_in_one_row() -> None:
+    """The most elements of a row are more than native words hold."""
+    function, graphs = counted(lambda x: x.softmax(1).reshape(-1), dynamic=True)
+    for shape in ((7, 2, 4), (7, 2, 4), (3, 5, 6), (3, 5, 6)):
+        x = torch.randn(shape)
+        same(function(x), x.softmax(1).reshape(-1))
+    assert len(graphs) == 1
