@@ -17,7 +17,7 @@ from autotune.graph.int8.lower import lower
 from autotune.graph.int8.plan import SAME_ELEMENTS, QuantizationPlan, Steps, multiplies_bytes
 from autotune.graph.int8.quantize import Pays, Slower
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter, use_counts
+from autotune.graph.rewriter import Rewriter, kind_of, use_counts
 from autotune.types import Array
 
 _SAMPLED = 64
@@ -99,7 +99,7 @@ def _units(graph: Graph) -> dict[str, Array]:
 
 def _lowered(graph: Graph, units: Mapping[str, Array], kept: frozenset[str]) -> Graph:
     """On bytes but for the contractions in `kept`. What these alone read stays snapped floats."""
-    found = _stripped(graph, _for_floats_alone(graph, units.keys() - kept, kept))
+    found = _stripped(graph, _for_floats_alone(graph, units.keys() - kept))
     weights = {node.output: node.inputs[1] for node in graph.nodes if node.output in units}
     plan = QuantizationPlan(
         contractions=frozenset(units.keys() - kept), steps=found.steps, own=True,
@@ -108,15 +108,17 @@ def _lowered(graph: Graph, units: Mapping[str, Array], kept: frozenset[str]) -> 
     return lower(found.graph, plan)
 
 
-def _for_floats_alone(graph: Graph, on_bytes: Set[str], in_floats: Set[str]) -> frozenset[str]:
+def _for_floats_alone(graph: Graph, on_bytes: Set[str]) -> frozenset[str]:
     """Values that contractions in float32 read, moved or as they are, and none on bytes."""
     floats, multiplied = set[str](), set[str]()
     for node in reversed(graph.nodes):
-        for outputs, read in ((in_floats, floats), (on_bytes, multiplied)):
-            if node.output in outputs:
-                read.add(node.inputs[0])
-            elif node.op in SAME_ELEMENTS and node.output in read:
+        for read in (floats, multiplied):
+            if node.op in SAME_ELEMENTS and node.output in read:
                 read.update(node.inputs)
+        if node.output in on_bytes:
+            multiplied.add(node.inputs[0])
+        elif kind_of(node.op) == "contraction":
+            floats.update(node.inputs)
     return frozenset(floats - multiplied)
 
 
