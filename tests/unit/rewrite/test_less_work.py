@@ -170,6 +170,14 @@ def discriminator(n: Net) -> str:
     return n.op("leaky_relu", n.op("avg_pool2d", y, kernel=(2, 2), strides=(2, 2)), alpha=0.2)
 
 
+def context(n: Net) -> str:
+    """The mean of an image beside each of its places."""
+    x = n.op("relu", n.feed("x", 1, 28, 28, 64))
+    alike = n.op("reduce_mean", x, axes=(1, 2), keepdims=True)
+    whole = n.op("expand", alike, shape=(1, 28, 28, 64))
+    return n.op("conv2d", n.op("concat", x, whole, axis=3), n.weights(1, 1, 128, 64))
+
+
 def kept_keys(n: Net) -> str:
     """A token's attention to what was kept beside its own key and value."""
     q, k, v = (n.linear(n.feed(name, 4, 1, 64), 64) for name in "qkv")
@@ -226,6 +234,7 @@ def searched(n: Net, value: str) -> Found:
         (windows_by_channel, "window-into-window-with-biases", {"conv2d": 1}),
         (scaled_by_channel, "scaled-image-into-depthwise-window", {"conv2d": 1, "mul": 0}),
         (discriminator, "means-behind-convolution-and-bias", {"conv2d": 1, "avg_pool2d": 0}),
+        (context, "pointwise-convolution-beside-repeated-channels", {"concat": 0, "conv2d": 2}),
         (one_window, "factor-out-window", {"conv2d": 1}),
         (window_and_mix, "fold-pointwise-behind-convolution-with-bias", {"conv2d": 1}),
         (mix_and_window, "fold-pointwise-before-convolution", {"conv2d": 1}),
