@@ -178,6 +178,17 @@ def context(n: Net) -> str:
     return n.op("conv2d", n.op("concat", x, whole, axis=3), n.weights(1, 1, 128, 64))
 
 
+def imported_discriminator(n: Net) -> str:
+    """The same as files give it, with all attributes."""
+    x = n.feed("x", 1, 32, 32, 64)
+    y = n.op("add", n.op("conv2d", x, n.weights(3, 3, 64, 128), **PADS), n.weights(128))
+    none, two = (0, 0, 0, 0), (2, 2)
+    return n.op(
+        "avg_pool2d", y, kernel=two, strides=two, pads=none, valid_pads=none, dilations=(1, 1),
+        count_include_pad=True,
+    )  # fmt: skip
+
+
 def kept_keys(n: Net) -> str:
     """A token's attention to what was kept beside its own key and value."""
     q, k, v = (n.linear(n.feed(name, 4, 1, 64), 64) for name in "qkv")
@@ -233,7 +244,8 @@ def searched(n: Net, value: str) -> Found:
         (scaled_image, "scaled-image-into-window", {"conv2d": 1, "mul": 0}),
         (windows_by_channel, "window-into-window-with-biases", {"conv2d": 1}),
         (scaled_by_channel, "scaled-image-into-depthwise-window", {"conv2d": 1, "mul": 0}),
-        (discriminator, "means-behind-convolution-and-bias", {"conv2d": 1, "avg_pool2d": 0}),
+        (discriminator, "means-behind-convolution-and-bias-False", {"conv2d": 1}),
+        (imported_discriminator, "means-behind-convolution-and-bias-True", {"avg_pool2d": 0}),
         (context, "pointwise-convolution-beside-repeated-channels", {"concat": 0, "conv2d": 2}),
         (one_window, "factor-out-window", {"conv2d": 1}),
         (window_and_mix, "fold-pointwise-behind-convolution-with-bias", {"conv2d": 1}),
