@@ -1,5 +1,6 @@
-"""The contractions that are no faster on bytes, and so stay in float32. In: a graph of floats, the
-same on bytes, a machine, a tuning log. Out: what stays, and by which times.
+"""The contractions that are no faster on bytes, and so stay in float32, or on the numbers that
+bytes of the model's own stand for. In: a graph of floats, the same on bytes, a machine, a tuning
+log. Out: what stays, and by which times.
 
 Times are measured where the log has all tasks of a contraction in both precisions, else predicted.
 Where a processor has no instruction for products of bytes, what few multiplications compute in
@@ -9,12 +10,14 @@ float32 (Winograd, Strassen) and what waits for memory come out differently.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.compiler.layout_costs import measured_in
 from autotune.db.types import LogStore
+from autotune.graph.at_sizes import graph_at
 from autotune.graph.int8.quantize import Lowered, Pays, Slower
 from autotune.graph.ir import Graph
 from autotune.machine import Machine
@@ -53,19 +56,34 @@ class _Contraction:
 
 
 def bytes_that_pay(
-    target: Target, profile: DeviceProfile | None = None, log: LogStore | None = None
+    target: Target,
+    profile: Callable[[], DeviceProfile | None] = lambda: None,
+    log: LogStore | None = None,
 ) -> Pays | None:
-    """What `quantize` asks; None for a target that is not predicted for. `profile`: of the machine
-    that it is predicted for, if it is known."""
-    if target.kind != "cpu":
+    """What is asked about products that could be of bytes; None for a target that is not predicted
+    for, or whose results are not to depend on the machine. `profile`: of the machine that it is
+    predicted for, if it is known, asked for where there is such a product."""
+    if target.kind != "cpu" or target.is_reproducible:
         return None
-    measured = measured_in(log, target) if log is not None else None
-    costs = Costs(target, measured, Machine.of(target, profile))
+
+    @functools.cache
+    def costs() -> Costs:
+        measured = measured_in(log, target) if log is not None else None
+        return Costs(target, measured, Machine.of(target, profile()))
 
     def pays(graph: Graph, lowered: Lowered, contractions: frozenset[str]) -> Slower:
-        return _slower(graph, lowered, contractions, costs)
+        return _slower(graph, lowered, contractions, costs())
 
     return pays
+
+
+def asked_at(pays: Pays, sizes: Mapping[str, int]) -> Pays:
+    """The same of graphs of open sizes, whose symbols are given these values."""
+
+    def at(graph: Graph, lowered: Lowered, contractions: frozenset[str]) -> Slower:
+        return pays(graph_at(graph, sizes), lowered, contractions)
+
+    return at
 
 
 def _slower(graph: Graph, lowered: Lowered, contractions: frozenset[str], costs: Costs) -> Slower:
@@ -82,7 +100,8 @@ def _slower(graph: Graph, lowered: Lowered, contractions: frozenset[str], costs:
         if floats_s < bytes_s * (1.0 if measured else _SURE) - _WORTH_S:
             slower[value] = times[value]
     ways: Sequence[Mapping[str, _Times]] = ({}, slower, times)
-    graphs = (on_bytes, lowered(named, frozenset(slower)), named) if slower else (on_bytes,)
+    kept = (frozenset(slower), frozenset(times)) if slower else ()
+    graphs = (on_bytes, *(lowered(named, each) for each in kept))
     totals = [Counter(partition(g).weights()) for g in graphs]
     best = min(range(len(totals)), key=lambda i: _beside(costs, totals[0], totals[i]))
     return Slower(times=ways[best], decisive=_decisive(found, costs))

@@ -29,7 +29,6 @@ from autotune.frontend import load_model, open_model
 from autotune.frontend.open_sizes import OpenModel
 from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
-from autotune.graph.int8.quantize import Pays
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
@@ -97,15 +96,8 @@ def prepared(
         graph, target.precision, request.calibration,
         short=target.short_tensors, halves=converts_halves(target),
         rewrite=rewriting(target, request.rewrites, log, request.rewrite_time),
-        pays=_paying(target, lambda: profile_for(request, target), log),
+        pays=bytes_that_pay(target, lambda: profile_for(request, target), log),
     )  # fmt: skip
-
-
-def _paying(
-    target: Target, profile: Callable[[], DeviceProfile | None], log: LogStore | None
-) -> Pays | None:
-    """What leaves products in float32 that bytes make slower; None but for int8."""
-    return bytes_that_pay(target, profile(), log) if target.precision == "int8" else None
 
 
 def compile_request(
@@ -219,13 +211,14 @@ def compile_graph(
         graph, target.precision, preparation.calibration,
         short=target.short_tensors, halves=converts_halves(target),
         rewrite=rewriting(target, preparation.rewrites, log, preparation.rewrite_time),
-        pays=_paying(target, lambda: profile, log),
+        pays=bytes_that_pay(target, lambda: profile, log),
     )  # fmt: skip
     for array in (*graph.constants.values(), *ready.graph.constants.values()):
         drop_pages(array)
     image, notes = compile_prepared(
         ready.graph, target, log, processes, profile=profile, reuse=reuse, small=small
     )
+    notes = (*ready.notes, *notes)
     for note in notes:
         _LOGGER.warning(note)
     model = CompiledModel(image, notes=notes)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.compiler.bytes_that_pay import bytes_that_pay
+from autotune.compiler.bytes_that_pay import asked_at, bytes_that_pay
 from autotune.compiler.open_building import built_kernels
 from autotune.compiler.open_emission import Emission
 from autotune.compiler.open_kernels import NoOpenKernelError
@@ -73,7 +73,7 @@ def compile_open(
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
     opened = OpenParts.of(model, ranges, target, profile, log=log, calibration=calibration)
     image, notes = open_image(opened, versions=versions, log=log)
-    program = AnySizeProgram(image, notes=notes)
+    program = AnySizeProgram(image, notes=(*opened.notes, *notes))
     if opened.quantized is not None:
         program.quantization = opened.quantized.judged(_runner(program, opened))
     return program
@@ -219,6 +219,8 @@ class OpenParts:
     """The same for tasks whose weights come from where the model's all lie."""
     quantized: Quantized | None = None
     """Where int8 was asked for."""
+    notes: tuple[str, ...] = ()
+    """Lines for people about how it was prepared."""
 
     @staticmethod
     def of(
@@ -230,15 +232,17 @@ class OpenParts:
         log: LogStore | None = None,
         calibration: Samples | None = None,
     ) -> OpenParts:
-        """`log`: its times choose what int8 leaves in float32; `calibration`: samples for int8."""
+        """`log`: its times choose what bytes leave in float32; `calibration`: samples for int8."""
         units, sizes = units_of(ranges)
         loaded = model.open_graph(sizes)
         on_bytes = target.precision == "int8"
+        middle = {unit.name: unit.count(ranges[unit.name].middle) for unit in units}
+        pays = bytes_that_pay(target, lambda: profile, log)
         ready = prepare(
             loaded, target.precision,
             open_samples(model.inputs, ranges, units, calibration) if on_bytes else None,
             short=target.short_tensors, halves=converts_halves(target),
-            pays=bytes_that_pay(target, profile, log) if on_bytes else None,
+            pays=pays and asked_at(pays, middle),
         )  # fmt: skip
         graph = ready.graph
         parts = _cut(graph, target)
@@ -250,13 +254,14 @@ class OpenParts:
             parts=parts,
             units=units,
             symbols=tuple(symbol(s.name, s.low, s.high) for s in counted),
-            sizes={unit.name: unit.count(ranges[unit.name].middle) for unit in units},
+            sizes=middle,
             types=OpenTypes(
                 inputs=tuple(model.inputs.items()),
                 outputs=tuple(model.outputs.items()),
                 ranges=tuple(ranges.items()),
             ),
             quantized=ready.quantized,
+            notes=ready.notes,
             machine=machine,
             far=machine.among(float(max(1, weights))),
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autotune.errors import ConfigError
 from autotune.graph.feeds import Feeds, Samples, sample_feeds
-from autotune.graph.int8.qdq import by_own_steps, has_own_steps
+from autotune.graph.int8.qdq import by_own_steps, by_snapped_numbers, has_own_steps, in_floats
 from autotune.graph.int8.quantize import Pays, Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
@@ -32,13 +32,15 @@ MOST_SAMPLES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """`quantized`: where int8 was asked for; `derivation`: the rewrites that were applied."""
+    """`quantized`: where int8 was asked for; `derivation`: the rewrites that were applied;
+    `notes`: lines for people."""
 
     graph: Graph
     quantized: Quantized | None = None
     derivation: tuple[Derived, ...] = ()
     decisive: tuple[Task, ...] = ()
     """Tasks whose times would choose between the rewrites that are predicted to gain."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,8 @@ def prepare(
     """`calibration`: samples for int8, as `sample_feeds` takes them, or of open sizes; None:
     random ones. `short`: what tensors between kernels are rounded to; `halves`: whether kernels
     read and write what is declared to be float16; `rewrite`: finds a graph of floats that takes
-    less time; `pays`: which products int8 leaves in float32. Raises ConfigError, and FeedError of
-    samples."""
+    less time; `pays`: which products stay in float32 where bytes are asked for, or are the
+    model's own. Raises ConfigError, and FeedError of samples."""
     made = _prepared(graph, precision, calibration, short=short, rewrite=rewrite, pays=pays)
     return dataclasses.replace(made, graph=as_declared(made.graph)) if halves else made
 
@@ -92,20 +94,27 @@ def _prepared(
     found = Found(graph=optimize(graph, CLEAN))
     if rewrite is not None and not on_bytes:
         found = rewrite(found.graph)
-    ready = by_own_steps(optimize(found.graph, whole if on_bytes else ARRANGE))
-    ready = DropRoundTrips().run(ready) if on_bytes else ready
+    own = by_own_steps(optimize(found.graph, whole if on_bytes else ARRANGE), pays)
+    ready = DropRoundTrips().run(own.graph) if on_bytes else own.graph
     if precision != "int8":
+        if own.none_on_bytes:  # strips pay again
+            ready = DropRoundTrips().run(in_floats(optimize(found.graph, ARRANGE)))
         ready = ShortTensors(dtype=short).run(ready) if short else ready
-        return Prepared(graph=ready, derivation=found.steps, decisive=found.decisive)
+        decisive = (*found.decisive, *own.slower.decisive)
+        return Prepared(graph=ready, derivation=found.steps, decisive=decisive, notes=own.notes())
+    keep = by_snapped_numbers(ready)
     if isinstance(calibration, OpenSamples):
         at = functools.partial(calibration.at, ready)
-        quantized = quantize(ready, calibration.feeds, pays=pays, at=at)
+        quantized = quantize(ready, calibration.feeds, pays=pays, at=at, keep=keep)
     else:
         count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
         samples = sample_feeds(dict(graph.inputs), calibration, count)
-        quantized = quantize(ready, samples, pays=pays)
+        quantized = quantize(ready, samples, pays=pays, keep=keep)
     if quantized.slower and not quantized.plan.contractions:
-        floats = _prepared(graph, "float32", rewrite=rewrite)
+        floats = _prepared(graph, "float32", rewrite=rewrite, pays=pays)
         decisive = (*quantized.decisive, *floats.decisive)
         return dataclasses.replace(floats, quantized=quantized, decisive=decisive)
-    return Prepared(graph=quantized.graph, quantized=quantized, decisive=quantized.decisive)
+    decisive = (*own.slower.decisive, *quantized.decisive)
+    return Prepared(
+        graph=quantized.graph, quantized=quantized, decisive=decisive, notes=own.notes()
+    )

@@ -73,7 +73,61 @@ def image_decoder() -> Any:
     return nn.Sequential(*layers, nn.Conv2d(32, 3, 3, padding=1))
 
 
+def branches() -> Any:
+    """Blocks as they are trained, not merged: a window beside its row, its column, its middle
+    (Ding et al. 2019) and a norm of the image (Ding et al. 2021)."""
+    from torch import nn
+
+    windows = (((3, 3), (1, 1)), ((1, 3), (0, 1)), ((3, 1), (1, 0)), ((1, 1), (0, 0)))
+
+    def branch(size: tuple[int, int], around: tuple[int, int]) -> Any:
+        conv = nn.Conv2d(_FEATURES, _FEATURES, size, padding=around, bias=False)
+        return nn.Sequential(conv, nn.BatchNorm2d(_FEATURES))
+
+    def block() -> Any:
+        return nn.ModuleList([branch(*window) for window in windows] + [nn.BatchNorm2d(_FEATURES)])
+
+    def forward(parts: Any, x: Any) -> Any:
+        x = parts["stem"](x).relu()
+        for i in range(3):
+            x = sum(part(x) for part in parts[f"b{i}"]).relu()
+        return x
+
+    layers = {"stem": nn.Conv2d(3, _FEATURES, 3, stride=2, padding=1)}
+    return written({**layers, **{f"b{i}": block() for i in range(3)}}, forward)
+
+
+def discriminator() -> Any:
+    """Means behind convolutions, as discriminators shrink images (Karras et al. 2018)."""
+    from torch import nn
+
+    layers: list[Any] = []
+    for i, o in ((64, 128), (128, 256)):
+        layers += [nn.Conv2d(i, o, 3, padding=1), nn.AvgPool2d(2), nn.LeakyReLU(0.2)]
+    return nn.Sequential(*layers)
+
+
+def image_context() -> Any:
+    """What an image has in the mean, beside each of its places (Liu et al. 2016)."""
+    import torch
+    from torch import nn
+
+    def forward(parts: Any, x: Any) -> Any:
+        x = parts["stem"](x).relu()
+        alike = parts["context"](x.mean((2, 3), keepdim=True)).relu().expand_as(x)
+        return parts["mix"](torch.cat((x, alike), 1)).relu()
+
+    layers = {
+        "stem": nn.Conv2d(3, 256, 3, stride=2, padding=1), "context": nn.Conv2d(256, 256, 1),
+        "mix": nn.Conv2d(512, 256, 1),
+    }  # fmt: skip
+    return written(layers, forward)
+
+
 REDUCED: dict[str, Definition] = {
+    "branches": (branches, ((1, 3, 112, 112),)),
+    "discriminator": (discriminator, ((1, 64, 64, 64),)),
+    "image_context": (image_context, ((1, 3, 64, 64),)),
     "edsr_x2": (edsr(1), ((1, 3, 64, 64),)),
     "edsr_x4": (edsr(2), ((1, 3, 64, 64),)),
     "bert_first": (bert_first, ((128, _WIDTH),)),

@@ -76,24 +76,29 @@ def quantize(
     graph: Graph,
     samples: Sequence[Feeds],
     rules: QuantizationRules | None = None,
+    *,
     pays: Pays | None = None,
     at: Callable[[Feeds], Graph] | None = None,
+    keep: frozenset[str] = frozenset(),
 ) -> Quantized:
     """The graph on bytes, with its accuracy on the samples. `graph`: after the passes; `pays`: a
-    choice by time; `at`: the graph at the sizes of a sample, where they are open. What is chosen
-    by times and by noise is chosen at the first sample's sizes."""
+    choice by time; `at`: the graph at the sizes of a sample, where they are open; `keep`: outputs
+    of contractions that are not asked about. What is chosen by times and by noise is chosen at
+    the first sample's sizes."""
     rules = rules or QuantizationRules()
     calibration = calibrate(graph, samples, rules.coverage, at)
     ranges = calibration.ranges
     sized = graph if at is None else at(samples[0])
-    first, slower = plan(sized, ranges), Slower()
+    first, slower = plan(sized, ranges, keep), Slower()
     if pays is not None and first.contractions:
-        slower = pays(sized, lambda g, kept: lower(g, plan(g, ranges, kept)), first.contractions)
-        first = plan(sized, ranges, frozenset(slower.times))
+        slower = pays(
+            sized, lambda g, kept: lower(g, plan(g, ranges, kept | keep)), first.contractions
+        )
+        first = plan(sized, ranges, keep | slower.times.keys())
     lost = losses(sized, samples[0], first)
     kept = {v: db for v, db in lost.contractions.items() if db < rules.contraction_db}
     exact = frozenset(v for v, db in lost.values.items() if db < rules.value_db)
-    final = plan(graph, ranges, frozenset((*slower.times, *kept)), exact)
+    final = plan(graph, ranges, frozenset((*slower.times, *kept, *keep)), exact)
     names = {node.output: node.name for node in graph.nodes}
     return Quantized(
         graph=lower(graph, final),

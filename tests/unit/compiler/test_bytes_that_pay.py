@@ -10,7 +10,8 @@ import pytest
 from autotune.compiler import bytes_that_pay as under_test
 from autotune.compiler.driver import compile_graph, compile_prepared
 from autotune.compiler.prepare import Prepared, prepare
-from autotune.graph.int8.quantize import Lowered, Slower
+from autotune.graph.int8.quantize import Lowered, Pays, Slower
+from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.rewrite.cost import Costs
 from autotune.runtime.model import CompiledModel
@@ -85,6 +86,77 @@ def test_measured_times_choose_whatever_is_predicted(bytes_s: float, stay: int) 
 def test_close_predictions_are_worth_measuring_and_clear_ones_are_not() -> None:
     assert not prepared(DOTS).decisive
     assert any(map(on_bytes, prepared(PAIRS).decisive))
+
+
+def snapped() -> Graph:
+    """The same network as a model that comes quantized says it, and a sum that reads bytes."""
+    n = Net()
+    x = n.op("snap", n.feed("x", 1, 28, 28, 64), step=0.03, zero=128.0)
+    y = n.op("conv2d", x, multiples(n, 3, 3, 64, 64), pads=(1, 1, 1, 1))
+    y = n.op("snap", n.op("relu", y), step=0.02, zero=0.0)
+    z = n.op("conv2d", y, multiples(n, 1, 1, 64, 64))
+    return n.finish([("y", n.op("add", n.op("snap", z, step=0.04, zero=100.0), y))])
+
+
+def multiples(n: Net, *shape: int) -> str:
+    """Weights that int8 holds by one step."""
+    drawn = np.random.default_rng(len(shape) + shape[0]).integers(-127, 128, shape)
+    return n.constant((drawn * 2.0**-10).astype(np.float32))
+
+
+def kept(graph: Graph, count: int) -> Pays:
+    """The first contractions stay."""
+
+    def pays(_: Graph, __: Lowered, contractions: frozenset[str]) -> Slower:
+        assert len(contractions) == 2
+        first = [n.output for n in graph.nodes if n.output in contractions][:count]
+        return Slower(times=dict.fromkeys(first, (1.0, 2.0)))
+
+    return pays
+
+
+def products_of_bytes(graph: Graph) -> int:
+    convolutions = [n for n in graph.nodes if n.op == "conv2d"]
+    return sum(graph.types[n.output].dtype == "int32" for n in convolutions)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_quantized_products_that_stay_are_of_the_same_numbers(count: int) -> None:
+    graph = snapped()
+    mixed = prepare(graph, "float32", pays=kept(graph, count))
+    assert products_of_bytes(mixed.graph) == 2 - count
+    assert bool(mixed.notes) == bool(count)
+    feeds = random_feeds(graph)
+    (exact,) = run_graph(graph, feeds, "float64").values()
+    (got,) = CompiledModel(compile_prepared(mixed.graph, host_target(1))[0]).run(feeds).values()
+    # A sum beside the middle of two steps may be rounded to the other one.
+    apart = np.abs(got - exact)
+    assert np.mean(apart > 1e-3) < 1e-3
+    assert apart.max() < 0.02 * np.abs(exact).max()
+
+
+def test_quantized_models_stay_in_float32_where_bytes_are_slower() -> None:
+    floats = load_target("x86-64-v3")
+    slow = prepare(snapped(), "float32", pays=under_test.bytes_that_pay(floats))
+    fast = prepare(
+        snapped(), "float32", pays=under_test.bytes_that_pay(DOTS.with_precision("float32"))
+    )
+    assert products_of_bytes(slow.graph) < products_of_bytes(fast.graph) == 2
+    assert "in float32" in slow.notes[0]
+    assert not fast.notes
+
+
+def test_reproducible_results_depend_on_no_times() -> None:
+    target = dataclasses.replace(load_target("x86-64-v3"), accuracy="reproducible")
+    assert under_test.bytes_that_pay(target) is None
+
+
+def test_int8_leaves_products_by_a_models_own_steps_as_they_are() -> None:
+    graph = snapped()
+    found = prepare(graph, "int8", pays=kept(graph, 2))
+    assert found.quantized is not None
+    assert not found.quantized.plan.contractions
+    assert products_of_bytes(found.graph) == 0
 
 
 def test_a_model_of_two_precisions_is_right() -> None:

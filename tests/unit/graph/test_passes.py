@@ -151,6 +151,16 @@ def test_transposes_between_image_operators_cancel() -> None:
     assert graph.nodes[0].op == "transpose"
 
 
+def test_what_is_repeated_over_an_image_is_turned_before_that() -> None:
+    """The whole image was turned instead, to the order of what is repeated, and back."""
+    n = Net()
+    image = n.conv(n.feed("x", 1, 8, 12, 12), 8)
+    alike = n.op("expand", n.feed("y", 1, 8, 1, 1), shape=(1, 8, 12, 12))
+    joined = n.op("concat", image, alike, axis=1)
+    graph = optimize(n.graph(n.conv(joined, 8)))
+    assert op_counts(graph)["transpose"] == 2  # of the input and of the output
+
+
 def test_a_transposed_output_keeps_its_transpose() -> None:
     n = Net()
     graph = run(PushTransposes(), n.graph(n.op("relu", n.conv(n.feed("x", 1, 3, 6, 5), 4))))

@@ -129,6 +129,66 @@ def doubled(n: Net) -> str:
     return n.op("relu", n.op("conv2d", y, n.weights(3, 3, 128, 64), **PADS))
 
 
+def rows_and_columns(n: Net) -> str:
+    """ACNet: rows and columns beside the whole window."""
+    x = n.op("relu", n.feed("x", 1, 28, 28, 64))
+    y = n.op("add", n.op("conv2d", x, n.weights(3, 3, 64, 64), **PADS), n.weights(64))
+    for shape, pads in (((1, 3), (0, 1, 0, 1)), ((3, 1), (1, 0, 1, 0))):
+        part = n.op("conv2d", x, n.weights(*shape, 64, 64), pads=pads)
+        y = n.op("add", y, n.op("add", part, n.weights(64)))
+    return n.op("relu", y)
+
+
+def scaled_image(n: Net) -> str:
+    """RepVGG's norm of its image, beside a window."""
+    x = n.op("relu", n.feed("x", 1, 28, 28, 64))
+    y = n.op("add", n.op("conv2d", x, n.weights(3, 3, 64, 64), **PADS), n.weights(64))
+    norm = n.op("add", n.op("mul", x, n.weights(64)), n.weights(64))
+    return n.op("relu", n.op("add", y, norm))
+
+
+def windows_by_channel(n: Net) -> str:
+    """RepLKNet: a small window beside a large one, a channel each."""
+    x = n.op("relu", n.feed("x", 1, 28, 28, 64))
+    large = n.op("conv2d", x, n.weights(9, 9, 1, 64), pads=(4,) * 4, groups=64)
+    small = n.op("conv2d", x, n.weights(5, 5, 1, 64), pads=(2,) * 4, groups=64)
+    return n.op("add", n.op("add", large, n.weights(64)), n.op("add", small, n.weights(64)))
+
+
+def scaled_by_channel(n: Net) -> str:
+    """MobileOne's norm of its image, beside windows of a channel each."""
+    x = n.op("relu", n.feed("x", 1, 28, 28, 64))
+    y = n.op("conv2d", x, n.weights(3, 3, 1, 64), groups=64, **PADS)
+    norm = n.op("add", n.op("mul", x, n.weights(64)), n.weights(64))
+    return n.op("relu", n.op("add", n.op("add", y, n.weights(64)), norm))
+
+
+def discriminator(n: Net) -> str:
+    """Means of two by two behind a window and its bias."""
+    x = n.feed("x", 1, 32, 32, 64)
+    y = n.op("add", n.op("conv2d", x, n.weights(3, 3, 64, 128), **PADS), n.weights(128))
+    return n.op("leaky_relu", n.op("avg_pool2d", y, kernel=(2, 2), strides=(2, 2)), alpha=0.2)
+
+
+def context(n: Net) -> str:
+    """The mean of an image beside each of its places."""
+    x = n.op("relu", n.feed("x", 1, 28, 28, 64))
+    alike = n.op("reduce_mean", x, axes=(1, 2), keepdims=True)
+    whole = n.op("expand", alike, shape=(1, 28, 28, 64))
+    return n.op("conv2d", n.op("concat", x, whole, axis=3), n.weights(1, 1, 128, 64))
+
+
+def imported_discriminator(n: Net) -> str:
+    """The same as files give it, with all attributes."""
+    x = n.feed("x", 1, 32, 32, 64)
+    y = n.op("add", n.op("conv2d", x, n.weights(3, 3, 64, 128), **PADS), n.weights(128))
+    none, two = (0, 0, 0, 0), (2, 2)
+    return n.op(
+        "avg_pool2d", y, kernel=two, strides=two, pads=none, valid_pads=none, dilations=(1, 1),
+        count_include_pad=True,
+    )  # fmt: skip
+
+
 def kept_keys(n: Net) -> str:
     """A token's attention to what was kept beside its own key and value."""
     q, k, v = (n.linear(n.feed(name, 4, 1, 64), 64) for name in "qkv")
@@ -179,7 +239,14 @@ def searched(n: Net, value: str) -> Found:
         (transition, "means-before-pointwise-convolution-False", {"conv2d": 1}),
         (shrunk, "pointwise-convolution-behind-resize-linear", {"conv2d": 1}),
         (every_other, "slice-places-before-pointwise-convolution", {"conv2d": 1}),
-        (branches, "pointwise-into-window-with-biases", {"conv2d": 2}),
+        (branches, "window-into-window-with-biases", {"conv2d": 2}),
+        (rows_and_columns, "window-into-window-with-biases", {"conv2d": 1}),
+        (scaled_image, "scaled-image-into-window", {"conv2d": 1, "mul": 0}),
+        (windows_by_channel, "window-into-window-with-biases", {"conv2d": 1}),
+        (scaled_by_channel, "scaled-image-into-depthwise-window", {"conv2d": 1, "mul": 0}),
+        (discriminator, "means-behind-convolution-and-bias-False", {"conv2d": 1}),
+        (imported_discriminator, "means-behind-convolution-and-bias-True", {"avg_pool2d": 0}),
+        (context, "pointwise-convolution-beside-repeated-channels", {"concat": 0, "conv2d": 2}),
         (one_window, "factor-out-window", {"conv2d": 1}),
         (window_and_mix, "fold-pointwise-behind-convolution-with-bias", {"conv2d": 1}),
         (mix_and_window, "fold-pointwise-before-convolution", {"conv2d": 1}),

@@ -17,6 +17,7 @@ from autotune.compiler.driver import compile_graph
 from autotune.compiler.prepare import prepare
 from autotune.frontend.onnx.importer import import_model, import_onnx
 from autotune.graph.int8.qdq import unit_of
+from autotune.graph.int8.quantize import Lowered, Slower
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.placement.partition import partition
@@ -127,6 +128,18 @@ def test_outputs_are_those_of_onnxruntime(model: Path) -> None:
 def test_compiled_outputs_are_those_of_onnxruntime(model: Path) -> None:
     compiled = compile_graph(prepared(model), host_target(), processes=1)
     (got,) = compiled.run({"x": SAMPLES[0]}).values()
+    exact = wanted(model)
+    assert np.abs(got - exact).max() < 0.02 * np.abs(exact).max()
+
+
+def test_outputs_are_the_same_where_products_stay_in_float32(model: Path) -> None:
+    def all_stay(_: Graph, __: Lowered, contractions: frozenset[str]) -> Slower:
+        return Slower(times=dict.fromkeys(contractions, (1.0, 2.0)))
+
+    graph = prepare(import_onnx(model), "float32", pays=all_stay).graph
+    verify_graph(graph)
+    assert all(graph.types[n.output].dtype == "float32" for n in graph.nodes if n.op == "conv2d")
+    (got,) = run_graph(graph, {"x": SAMPLES[0]}, "float32").values()
     exact = wanted(model)
     assert np.abs(got - exact).max() < 0.02 * np.abs(exact).max()
 
