@@ -35,6 +35,10 @@ _WORTH_S = 1e-6
 _CLEAR = 0.6
 """Share of one predicted time in the other below which neither is worth measuring."""
 
+MOST_SAVED = 3.5
+"""Products at a time, over multiply-adds of float32, from which on no algorithm on floats is as
+fast as bytes: F(6x6) takes a third of direct code's time."""
+
 _Times = tuple[float, float]
 """Seconds in float32, and on bytes."""
 
@@ -71,8 +75,14 @@ def bytes_that_pay(
         measured = measured_in(log, target) if log is not None else None
         return Costs(target, measured, Machine.of(target, profile()))
 
+    @functools.cache
+    def surely() -> bool:
+        """Whether the model's own bytes need not be asked about."""
+        fast = costs().machine.products_per_lane("int8") >= MOST_SAVED
+        return fast and log is None and target.precision != "int8"
+
     def pays(graph: Graph, lowered: Lowered, contractions: frozenset[str]) -> Slower:
-        return _slower(graph, lowered, contractions, costs())
+        return Slower() if surely() else _slower(graph, lowered, contractions, costs())
 
     return pays
 
