@@ -28,9 +28,16 @@ LOWS = tuple(1 << n for n in range(12))
 
 def task_symbols(task: Task) -> frozenset[SizeSymbol]:
     """Every symbol that a task's shapes and attributes depend on."""
-    attrs = (amount for node in task.nodes for _, value in node.attrs for amount in _flat(value))
-    extents = (extent for value in task.values for extent in value.type.shape)
-    return frozenset().union(*map(symbols_of, (*extents, *attrs)))
+    return frozenset().union(*map(symbols_of, task_amounts(task)))
+
+
+def task_amounts(task: Task) -> Iterator[Any]:
+    """Every extent of a task's shapes, and what its attributes hold."""
+    for value in task.values:
+        yield from value.type.shape
+    for node in task.nodes:
+        for _, attr in node.attrs:
+            yield from _flat(attr)
 
 
 def _flat(value: Any) -> Iterator[Any]:
