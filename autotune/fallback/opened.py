@@ -1,10 +1,10 @@
 """A part that is given arrays of ever other lengths, compiled for all of them at once. In: the
-part, and two sets of shapes that it was given. Out: models of it at sizes, made in microseconds.
+part, and sets of shapes that it was given. Out: models of it at sizes, made in microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -61,32 +61,41 @@ class OpenedPart:
     """Models of a part at sizes."""
 
     def __init__(
-        self, part: onnx.ModelProto, dtypes: Mapping[str, str], shapes: tuple[Shapes, Shapes],
+        self, part: onnx.ModelProto, dtypes: Mapping[str, str], shapes: Sequence[Shapes],
         compiled: OpenProgram,
     ) -> None:  # fmt: skip
-        """Dimensions that differ between the two sets of shapes are open; those that had the same
-        extents both times are the same symbol. Raises anything where there is no such program."""
-        one, two = shapes
+        """Dimensions that differ between the sets of shapes are open; those that had the same
+        extents each time are the same symbol. Raises anything where there is no such program."""
         self._inputs = {
             name: SizedType(
                 dtype=dtypes[name],
                 shape=tuple(
-                    a if a == b else f"{a} to {b}"
-                    for a, b in zip(one[name], two[name], strict=True)
+                    extents[0] if len(set(extents)) == 1 else " to ".join(map(str, extents))
+                    for extents in zip(*(each[name] for each in shapes), strict=True)
                 ),
             )
-            for name in one
+            for name in shapes[0]
         }
         model = OpenPart(part, self._inputs)
         every = {s: SizeRange(most=MOST) for s in model.symbols}
         self._program = covered(model, every, lambda some: compiled(model, some))
 
-    def at(self, shapes: Shapes) -> CompiledModel | None:
-        """None where the shapes do not fit, or lie outside of what the program decides."""
+    def fits(self, shapes: Shapes) -> bool:
+        """Whether what was taken to be fixed, or alike, is so in these shapes."""
+        return self._sizes(shapes) is not None
+
+    def _sizes(self, shapes: Shapes) -> dict[str, int] | None:
         sizes: dict[str, int] = {}
         for name, kind in self._inputs.items():
             for dim, extent in zip(kind.shape, shapes[name], strict=True):
                 if extent != (sizes.setdefault(dim, extent) if isinstance(dim, str) else dim):
                     return None
+        return sizes
+
+    def at(self, shapes: Shapes) -> CompiledModel | None:
+        """None where the shapes do not fit, or lie outside of what the program decides."""
+        sizes = self._sizes(shapes)
+        if sizes is None:
+            return None
         fits = all(sizes[name] in some for name, some in self._program.image.types.ranges)
         return self._program.at(sizes) if fits else None

@@ -26,9 +26,12 @@ from autotune.fallback.stages import Kind, Stage, node_id
 from autotune.frontend.onnx.importer import import_part
 from autotune.graph.ir import Graph
 from autotune.runtime.model import CompiledModel
+from autotune.types import Array
 
 KEPT = 64
 """Models of one part, for other shapes and values, that are kept."""
+MOST_OPENED = 4
+"""Sets of shapes that a program for all sizes is made of: each one more may make another one."""
 MOST_VALUES = 1 << 12
 """Elements of an input whose values a model is compiled for; more are data."""
 
@@ -74,7 +77,7 @@ class OwnPart:
         self, stage: Stage, part: onnx.ModelProto, compiled: CompileGraph, opened: OpenProgram
     ) -> None:
         self._stage, self._part, self._compile = stage, part, compiled
-        self._open, self._met = opened, dict[object, Shapes]()
+        self._open, self._met = opened, dict[object, list[Shapes]]()
         self._opened: dict[object, OpenedPart | None] = {}
         """What runs arrays of given types at all lengths; None: nothing does."""
         self._constants = {t.name for t in part.graph.initializer}
@@ -167,35 +170,48 @@ class OwnPart:
 
     def _at_any_size(self, given: Values) -> _Made | None:
         """A part that meets a second set of shapes is compiled for all of them, where that can be:
-        None where not, and for the first. Raises ControlFlowError of a loop that sizes end."""
+        None where not, and for the first. Shapes that show that what were alike are not lead to
+        another program. Raises ControlFlowError of a loop that sizes end."""
         arrays = {n: v for n, v in given.items() if isinstance(v, np.ndarray) and v.size}
-        if self._deciding or len(arrays) < len(given):
+        baked = {name: value for name, value in arrays.items() if name in self._deciding}
+        if len(arrays) < len(given):
             return None
-        kinds = tuple((array.dtype.name, array.ndim) for array in arrays.values())
-        shapes = {name: array.shape for name, array in arrays.items()}
-        before = self._met.setdefault(kinds, shapes)
-        if before == shapes:
-            return None
-        if kinds not in self._opened:
-            part = onnx.ModelProto()
-            part.CopyFrom(self._part)
-            part.graph.input.extend(_info(n, a, fixed=False) for n, a in arrays.items())
-            dtypes = {name: array.dtype.name for name, array in arrays.items()}
-            try:
-                made = OpenedPart(part, dtypes, (before, shapes), self._open)
-            except ControlFlowError:
-                raise
-            except ModelError:
-                made = None
-            except NO_DEFECT:
-                raise
-            except Exception:  # each set of shapes can be compiled for itself
-                made = None
-            self._opened[kinds] = made
-        found = self._opened[kinds]
+        fed = {name: array for name, array in arrays.items() if name not in baked}
+        kinds = (
+            tuple((array.dtype.name, array.ndim) for array in fed.values()),
+            tuple(_key(value, True) for value in baked.values()),
+        )
+        shapes = {name: array.shape for name, array in fed.items()}
+        met = self._met.setdefault(kinds, [])
+        found = self._opened.get(kinds)
+        another = found is None or not found.fits(shapes)
+        if another and shapes not in met and len(met) < MOST_OPENED:
+            met.append(shapes)
+            if len(met) > 1:
+                found = self._opened[kinds] = self._program(fed, baked, met)
         model = found.at(shapes) if found is not None else None
-        none = frozenset[str]()
-        return _Made(model=model, lengths={}, baked=none) if model else None
+        return _Made(model=model, lengths={}, baked=frozenset(baked)) if model else None
+
+    def _program(
+        self, fed: Mapping[str, Array], baked: Mapping[str, Array], met: Sequence[Shapes]
+    ) -> OpenedPart | None:
+        """One for all sizes that these shapes are of; None where there is none. `baked`: inputs
+        that are constants in it."""
+        part = onnx.ModelProto()
+        part.CopyFrom(self._part)
+        part.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in baked.items())
+        part.graph.input.extend(_info(n, a, fixed=False) for n, a in fed.items())
+        dtypes = {name: array.dtype.name for name, array in fed.items()}
+        try:
+            return OpenedPart(part, dtypes, met, self._open)
+        except ControlFlowError:
+            raise
+        except ModelError:
+            return None
+        except NO_DEFECT:
+            raise
+        except Exception:  # each set of shapes can be compiled for itself
+            return None
 
     def _imported(self, given: Values) -> _Made:
         """Compiled for these shapes and values."""

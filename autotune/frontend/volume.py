@@ -95,7 +95,7 @@ def _slices(n: Assembler, x: str, window: VolumeWindow) -> list[str]:
     stride, count = window.strides[0], window.positions(0, depth)
     out = []
     if is_size(depth):
-        x = _framed(n, x, window, 0.0, [0])
+        x = _between_zeros(n, x, window)
         last = (count - 1) * stride + 1
         for place in range(window.kernel[0]):
             first = place * window.dilations[0]
@@ -135,6 +135,18 @@ def _conv2d(n: Assembler, x: str, w: str, window: VolumeWindow, groups: int) -> 
         "conv2d", x, w, strides=window.strides, pads=window.pads, dilations=window.dilations,
         groups=groups,
     )  # fmt: skip
+
+
+def _between_zeros(n: Assembler, x: str, window: VolumeWindow) -> str:
+    """Images of zeros before and behind those of a volume, which may be written between them."""
+    batch, _, *rest = n.shape(x)
+    zero = n.scalar(0.0, n.dtype(x))
+    pads = (window.pads[0], window.pads[len(window.kernel)])
+    before, behind = (
+        [n.op("expand", zero, shape=(batch, pad, *rest))] if pad else [] for pad in pads
+    )
+    parts = (*before, x, *behind)
+    return n.op("concat", *parts, axis=1) if len(parts) > 1 else x
 
 
 def _framed(
