@@ -57,6 +57,9 @@ class StagedGraph:
     def __init__(self, model: onnx.ModelProto, how: How) -> None:
         self._tensors = tensors_of(model.graph)
         self._model, self._how = model, how
+        wanted = {info.name for info in model.graph.output} & self._tensors.keys()
+        self._given = {n: numpy_helper.to_array(self._tensors[n]) for n in sorted(wanted)}
+        """Constants that are outputs."""
         foreign_nodes = without_importers(model.graph) if how.fallback else ()
         self._cut = Cut(foreign=frozenset(map(node_id, foreign_nodes)))
         self.parts: tuple[Part, ...] = ()
@@ -92,8 +95,7 @@ class StagedGraph:
             part.close()
 
     def _run_stages(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        wanted = {info.name for info in self._model.graph.output} & self._tensors.keys()
-        values = dict(feeds) | {n: numpy_helper.to_array(self._tensors[n]) for n in wanted}
+        values = {**feeds, **self._given}
         for part in self.parts:
             values |= part.run(values)
         return values
