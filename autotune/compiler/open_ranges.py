@@ -129,6 +129,8 @@ def _answered(
     if lows and max(lows.values()) <= FEW and _imports(model, later, ()):
         return later
     shorter = _shorter(model, ranges, [name for name in unknown if name in _asked(error)])
+    if shorter is None and not lows:  # the others are compiled when they are met
+        shorter = _shorter(model, ranges, sorted(_asked(error)))
     if shorter is None and not lows:
         raise error
     return later if shorter is None else shorter

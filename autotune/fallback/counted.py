@@ -1,6 +1,6 @@
 """Nodes that give as much as their values say: NonZero, Compress, Unique, NonMaxSuppression, and
-ranges, fills and repeats to lengths that values are. In: a node, and the values that it takes. Out:
-those that it gives, found by `autotune.runtime.counting` where elements are looked at.
+ranges, fills and repeats of lengths that values are. In: a node, and what it takes. Out: what it
+gives, found by `autotune.runtime.counting` where elements are looked at.
 """
 
 from __future__ import annotations

@@ -43,9 +43,7 @@ def _read(nodes: Sequence[onnx.NodeProto]) -> set[str]:
     return {name for node in nodes for name in node.input if name}
 
 
-def _derived(
-    graph: onnx.GraphProto, constants: Collection[str]
-) -> dict[str, onnx.NodeProto]:
+def _derived(graph: onnx.GraphProto, constants: Collection[str]) -> dict[str, onnx.NodeProto]:
     """Values that follow from shapes alone -> the nodes that make them."""
     out: dict[str, onnx.NodeProto] = {}
     for node in graph.node:

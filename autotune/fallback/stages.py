@@ -22,7 +22,8 @@ Group = tuple["Kind", list[onnx.NodeProto]]
 Kind = Literal["own", "foreign", "control", "counted"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _NUMBERS = {
-    "value_int": "int64", "value_ints": "int64", "value_float": "float32", "value_floats": "float32",
+    "value_int": "int64", "value_ints": "int64",
+    "value_float": "float32", "value_floats": "float32",
 }  # fmt: skip
 """Attributes of a node of numbers -> their element types."""
 SINGLE: tuple[Kind, ...] = ("control", "counted")

@@ -47,15 +47,15 @@ def transformed(n: Assembler, x: str, length: int, *, inverse: bool, half: bool)
         one = n.scalar(1.0, n.dtype(x))
         y = n.op("mul", y, n.op("div", one, n.scalar(length, n.dtype(x))))
     halves = [
-        n.reshape(select_ranges(n, y, {1: OpenRange(p * made, (p + 1) * made, 1)}), (*outer, made, 1))
+        n.reshape(
+            select_ranges(n, y, {1: OpenRange(p * made, (p + 1) * made, 1)}), (*outer, made, 1)
+        )
         for p in range(kept)
     ]
     return n.op("concat", *halves, axis=len(outer) + 1) if kept > 1 else halves[0]
 
 
-def _roots(
-    n: Assembler, rows: int, columns: int, length: int, kind: str
-) -> tuple[str, str]:
+def _roots(n: Assembler, rows: int, columns: int, length: int, kind: str) -> tuple[str, str]:
     """Cosines and sines [rows, columns] of row * column / length turns."""
     row = n.reshape(counted_up(n, 0, rows), (rows, 1))
     column = n.reshape(counted_up(n, 0, columns), (1, columns))

@@ -149,9 +149,7 @@ def _between_zeros(n: Assembler, x: str, window: VolumeWindow) -> str:
     return n.op("concat", *parts, axis=1) if len(parts) > 1 else x
 
 
-def _framed(
-    n: Assembler, x: str, window: VolumeWindow, value: float, dims: Sequence[int]
-) -> str:
+def _framed(n: Assembler, x: str, window: VolumeWindow, value: float, dims: Sequence[int]) -> str:
     """x with the pads along some spatial dimensions around it."""
     rank = len(window.kernel)
     before, behind = (
@@ -214,7 +212,9 @@ def avg_pool(n: Assembler, x: str, window: VolumeWindow, count_include_pad: bool
     shares = []
     if any_size(extents):
         counted = window.valid_pads if count_include_pad else (0, 0, 0, 0)
-        shares = [_shares(n, n.dtype(x), window, d, extents[d], counted) for d in (0, 1)]
+        ones = n.scalar(1.0, n.dtype(x))
+        shares = [_shares(n, ones, window.part(d), extents[d], counted[d::2]) for d in (0, 1)]
+        shares = [shares[0], shares[1] and n.transpose(shares[1], (0, 2, 1, 3))]
         left = dataclasses.replace(left, valid_pads=left.pads)
     y = n.op(
         "avg_pool2d", x, kernel=left.kernel, strides=left.strides, pads=left.pads,
@@ -227,27 +227,24 @@ def avg_pool(n: Assembler, x: str, window: VolumeWindow, count_include_pad: bool
 
 
 def _shares(
-    n: Assembler, kind: str, window: VolumeWindow, dim: int, extent: int, counted: Sequence[int]
+    n: Assembler, one: str, along: VolumeWindow, extent: int, inside: Sequence[int]
 ) -> str:
-    """What a mean over whole windows, with zeros around an open size, is to be multiplied by for
-    one over those elements that count: a vector along the dimension; "" where all count."""
-    pads = (window.pads[dim], window.pads[dim + 2])
-    inside = (counted[dim], counted[dim + 2])
-    if pads == inside:
+    """What a mean over whole windows along a dimension, with zeros around an open size, is to be
+    multiplied by for one over those elements that count, a vector; "" where all count. `one`: as a
+    value; `inside`: pads that count."""
+    before, behind = (along.pads[d] - part for d, part in zip((0, 2), inside, strict=True))
+    if not is_size(before) and not is_size(behind) and before == behind == 0:
         return ""
-    along = window.part(dim)
-    before, behind = (pad - part for pad, part in zip(pads, inside, strict=True))
     around = (before, 0, behind, 0)
     along = dataclasses.replace(along, pads=around, valid_pads=around)
-    ones = n.op("expand", n.scalar(1.0, kind), shape=(1, sum(inside) + extent, 1, 1))
+    ones = n.op("expand", one, shape=(1, sum(inside) + extent, 1, 1))
     ones, left = _apart_from_sizes(n, ones, along, 0.0)
     seen = n.op(
         "avg_pool2d", ones, kernel=left.kernel, strides=left.strides, pads=left.pads,
         dilations=left.dilations, valid_pads=left.pads, count_include_pad=True,
     )  # fmt: skip
-    one_element = n.scalar(1 / left.kernel[0], kind)
-    share = n.op("div", n.scalar(1.0, kind), n.op("max", seen, one_element))
-    return share if dim == 0 else n.reshape(share, (1, 1, n.shape(share)[1], 1))
+    least = n.scalar(1 / left.kernel[0], n.dtype(ones))
+    return n.op("div", one, n.op("max", seen, least))
 
 
 def _apart(n: Assembler, x: str, window: VolumeWindow, pool: Pool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from autotune.errors import ScheduleError, UndecidedError
@@ -110,11 +110,23 @@ def deciding_lows(error: UndecidedError) -> dict[str, int]:
         if any(s.high < low for s in symbols):
             return {}
         if _is_decided(first, second, lows):
-            for name in list(lows):
-                fewer = {n: low for n in lows if n != name}
-                lows = fewer if _is_decided(first, second, fewer) else lows
-            return lows
+            found = _least_lows(first, second, low // 2, low, list(lows))
+            for name in lows:
+                fewer = {n: size for n, size in found.items() if n != name}
+                found = fewer if _is_decided(first, second, fewer) else found
+            return found
     return {}
+
+
+def _least_lows(
+    first: int, second: int, low: int, high: int, names: Sequence[str]
+) -> dict[str, int]:
+    """The least sizes above `low` from which on it is decided, as it is from `high` on."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        decided = _is_decided(first, second, dict.fromkeys(names, middle))
+        low, high = (low, middle) if decided else (middle, high)
+    return dict.fromkeys(names, high)
 
 
 def _is_decided(first: int, second: int, lows: Mapping[str, int]) -> bool:

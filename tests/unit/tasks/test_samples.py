@@ -1,0 +1,40 @@
+"""Small tasks for tasks of open sizes: lengths that no size of the model makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.errors import ScheduleError
+from autotune.sizes import symbol
+from autotune.tasks.samples import sample_task
+from autotune.types import Task
+from tests.unit.codegen.kernels import node, task, value
+
+H = symbol("H", 40, 200)
+ROWS = 4 * ((H + 2) // 4) - 20
+"""Rows of an image that was halved twice without pads and doubled again: every fourth number."""
+
+
+def filtered(rows: int) -> Task:
+    """Windows of three over an image of so many rows."""
+    made = rows - 2
+    return task(
+        [node("conv2d", "i0 c0", "o0", strides=(1, 1), pads=(0, 0, 0, 0))],
+        value("i0", (1, rows, 16, 8)), value("c0", (3, 3, 8, 8)), value("o0", (1, made, 14, 8)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [1, 7, 32])
+def test_an_output_in_steps_has_samples_of_any_length(length: int) -> None:
+    small = sample_task(filtered(ROWS), (length,), {"H": 120})
+    assert [v.type.shape[1] for v in small.values] == [length + 2, 3, length]
+
+
+def test_what_else_depends_on_the_size_keeps_the_steps() -> None:
+    """Rows of a whole image, of which the output has every fourth number: seven are none."""
+    cut = task(
+        [node("slice", "i0", "o0", starts=(0, 0), stops=(ROWS, 8), steps=(1, 1))],
+        value("i0", (H, 8)), value("o0", (ROWS, 8)),
+    )  # fmt: skip
+    with pytest.raises(ScheduleError, match="no sizes make"):
+        sample_task(cut, (7,), {"H": 120})
