@@ -25,6 +25,7 @@ from autotune.sizes import (
     value_at,
 )
 from autotune.tasks.at_sizes import layout_at, task_amounts, task_with
+from autotune.tasks.distinguished import distinguished
 from autotune.types import Layout, Task, TaskValue
 
 _LONGEST_SEARCH = 1 << 16
@@ -46,6 +47,9 @@ def sample_task(task: Task, lengths: Sequence[int], sizes: Mapping[str, int]) ->
     """The task whose output has these lengths along its open dimensions, where memory lies as it
     does at `sizes`. Raises ScheduleError where there is none."""
     extents = open_extents(task)
+    if len(set(zip(extents, lengths, strict=True))) > len(set(extents)):
+        task = distinguished(task)
+        extents = open_extents(task)
     given = dict(zip(extents, lengths, strict=True))
     named = [e for value in task.values for e in value.type.shape if is_size(e)]
     if len(given) == len(extents) and given.keys() >= set(named):

@@ -38,3 +38,23 @@ def test_what_else_depends_on_the_size_keeps_the_steps() -> None:
     )  # fmt: skip
     with pytest.raises(ScheduleError, match="no sizes make"):
         sample_task(cut, (7,), {"H": 120})
+
+
+def test_one_extent_twice_has_samples_of_two_lengths() -> None:
+    """Squared distances of all points from all: each operand says which of the two it has."""
+    points = symbol("N", 1, 500)
+    pairs = (2, points, points, 3)
+    distances = task(
+        [
+            node("sub", "i0 i1", "t0"), node("mul", "t0 t0", "t1"),
+            node("reduce_sum", "t1", "o0", axes=(3,), keepdims=False),
+        ],
+        value("i0", (2, points, 1, 3)), value("i1", (2, 1, points, 3)),
+        value("t0", pairs), value("t1", pairs), value("o0", pairs[:3]),
+    )  # fmt: skip
+    small = sample_task(distances, (4, 48), {"N": 100})
+    shapes = {v.name: v.type.shape for v in small.values}
+    assert shapes["i0"] == (2, 4, 1, 3)
+    assert shapes["i1"] == (2, 1, 48, 3)
+    assert shapes["o0"] == (2, 4, 48)
+    assert small.value("i0").layout.strides[1] == 3
