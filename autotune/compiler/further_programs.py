@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from autotune.compiler.open_ranges import covered
 from autotune.defects import NO_DEFECT, described
+from autotune.errors import ModelError
 from autotune.frontend.open_sizes import OpenModel
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.open_model import AnySizeProgram
@@ -69,6 +70,9 @@ class FurtherPrograms:
     def _program(self, ranges: Ranges) -> AnySizeProgram | None:
         try:
             return covered(self._model, ranges, self._make)
+        except ModelError as error:
+            _LOGGER.info("%s: no further program (%s)", self._model.name, error)
+            return None
         except NO_DEFECT:
             raise
         except Exception as error:  # each set of sizes can be compiled for itself
