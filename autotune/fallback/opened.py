@@ -21,7 +21,7 @@ from autotune.size_ranges import SizedType, SizeRange, symbols_of
 MOST = 1 << 24
 """Elements along a dimension that is open, at most."""
 Extents = tuple[int, ...]
-"""Of a dimension, in each set of shapes."""
+"""A dimension's, in each set of shapes."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 

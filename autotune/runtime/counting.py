@@ -49,7 +49,7 @@ class Counting:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._addresses: dict[str, int] = {}
-        """Of functions that were called."""
+        """Those of functions that were called."""
 
     def _address(self, function: str) -> int:
         if function not in self._addresses:

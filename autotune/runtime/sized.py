@@ -319,8 +319,7 @@ class SizedModel(Closing):
         with self._lock:
             if self._closed or self._program is None:
                 raise self._refusal()
-            made = made or self._program.at(sizes)
-            self._ready[shapes] = made
+            self._ready[shapes] = made = made or self._program.at(sizes)
             while len(self._ready) > READY_SIZES:
                 del self._ready[next(iter(self._ready))]
         return made

@@ -110,11 +110,11 @@ def deciding_lows(error: UndecidedError) -> dict[str, int]:
         if any(s.high < low for s in symbols):
             return {}
         if _is_decided(first, second, lows):
-            found = _least_lows(first, second, low // 2, low, list(lows))
-            for name in lows:
-                fewer = {n: size for n, size in found.items() if n != name}
-                found = fewer if _is_decided(first, second, fewer) else found
-            return found
+            for name in list(lows):
+                fewer = {n: low for n in lows if n != name}
+                lows = fewer if _is_decided(first, second, fewer) else lows
+            below = max((s.low for s in symbols if s.name in lows), default=0)
+            return _least_lows(first, second, max(low // 2, below), low, list(lows))
     return {}
 
 
