@@ -5,8 +5,8 @@ can be for all of, where sizes outside are compiled when they are met.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from autotune.defects import NO_DEFECT
@@ -85,14 +85,8 @@ def _put_before_others(
     """Symbols of these that count rows which others are put behind, and nothing else."""
     if not names or len(ranges) == 1:  # what is put behind has a size of its own
         return []
-    bounded = {name: _bounded(allowed) for name, allowed in ranges.items()}
-    try:
-        graph = _opened(model, bounded)
-    except ModelError:  # whoever makes the program says what is wrong
-        return []
-    except NO_DEFECT:
-        raise
-    except Exception:  # no program, either
+    graph = _at_some_lengths(model, ranges, names)
+    if graph is None:
         return []
     return [
         name
@@ -102,13 +96,31 @@ def _put_before_others(
     ]
 
 
+def _at_some_lengths(
+    model: OpenModel, ranges: Mapping[str, SizeRange], names: Collection[str]
+) -> Graph | None:
+    """The model where these symbols may be long, or else are short, as what a table of positions
+    is read by; None where it is neither."""
+    short = {name: replace(ranges[name], most=max(SHORT, ranges[name].least)) for name in names}
+    for tried in (ranges, {**ranges, **short}):
+        try:
+            return _opened(model, {name: _bounded(allowed) for name, allowed in tried.items()})
+        except ModelError:  # whoever makes the program says what is wrong
+            continue
+        except NO_DEFECT:
+            raise
+        except Exception:  # no program, either
+            continue
+    return None
+
+
 # ------------------------------------------------------------------------------------------- parts
 
 
 def _bounded(allowed: SizeRange) -> SizeRange:
     if allowed.most < LARGEST:
         return allowed
-    return dataclasses.replace(allowed, most=max(ASSUMED_MOST, 2 * allowed.least))
+    return replace(allowed, most=max(ASSUMED_MOST, 2 * allowed.least))
 
 
 def _answered(
@@ -129,6 +141,10 @@ def _answered(
     if lows and max(lows.values()) <= FEW and _imports(model, later, ()):
         return later
     shorter = _shorter(model, ranges, [name for name in unknown if name in _asked(error)])
+    if shorter is None and (not lows or max(lows.values()) > FEW):
+        shorter = _shorter(model, ranges, unknown)
+    if shorter is None and not lows:  # the others are compiled when they are met
+        shorter = _shorter(model, ranges, sorted(_asked(error)))
     if shorter is None and not lows:
         raise error
     return later if shorter is None else shorter
@@ -142,7 +158,7 @@ def _shorter(
     two that must not be too long together none takes all; then each may be longer."""
 
     def upto(ends: Mapping[str, int]) -> dict[str, SizeRange]:
-        most = {n: dataclasses.replace(ranges[n], most=e) for n, e in ends.items()}
+        most = {n: replace(ranges[n], most=e) for n, e in ends.items()}
         return {**ranges, **most}
 
     found = {name: max(SHORT, ranges[name].least) for name in names}
@@ -187,7 +203,7 @@ def _stepped(
 def _multiples(allowed: SizeRange, step: int) -> SizeRange:
     """The multiples of a step in a range whose own step is 1."""
     least, most = (-(-max(1, allowed.least) // step) * step, allowed.most // step * step)
-    return dataclasses.replace(allowed, least=least, most=most, step=step)
+    return replace(allowed, least=least, most=most, step=step)
 
 
 def _imports(model: OpenModel, ranges: Mapping[str, SizeRange], names: Collection[str]) -> bool:
@@ -213,7 +229,7 @@ def _opened(model: OpenModel, ranges: Mapping[str, SizeRange]) -> Graph:
 def _from(allowed: SizeRange, low: int) -> SizeRange:
     """The sizes of a range that are at least `low`."""
     steps = -(-max(0, low - allowed.least) // allowed.step)
-    return dataclasses.replace(allowed, least=allowed.least + steps * allowed.step)
+    return replace(allowed, least=allowed.least + steps * allowed.step)
 
 
 def _names(shape: tuple[int, ...]) -> set[str]:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
+from autotune.compiler.further_programs import FurtherPrograms
 from autotune.compiler.growing import GrowingModels
 from autotune.compiler.open_ranges import covered, ranges_of
 from autotune.compiler.open_samples import check_open_samples
@@ -158,6 +159,11 @@ def sized_model(
         why=why,
     )
     made.grows = grows
+    if program is not None and not on_bytes:
+        within = dict(program.image.types.ranges)
+        made.further = FurtherPrograms(
+            model, ranges, within, lambda some: open_program(model, some)
+        )
     if program is not None and on_bytes and dict(program.image.types.ranges) != ranges:
         made.notes += ("what is compiled for sizes by themselves is in float32",)
     for note in made.notes:

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.fallback.parts import OwnPart, RecutError, Values
-from autotune.fallback.stages import Stage, node_id, read_within
+from autotune.fallback.stages import Stage, node_id, read_within, tensors_of
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.trips import Carrying, Trips, UnevenBodyError
 from autotune.types import Array
@@ -57,7 +57,7 @@ class _ControlPart:
         """`fallback`: whether others may run the node."""
         (self._node,) = stage.nodes
         self._fallback = fallback
-        self._tensors = {t.name: t for t in model.graph.initializer}
+        self._tensors = tensors_of(model.graph)
         self._constants = {
             name: numpy_helper.to_array(self._tensors[name])
             for name in self._node.input

@@ -1,5 +1,6 @@
-"""Nodes that give as much as their values say: NonZero, Compress, Unique, NonMaxSuppression. In: a
-node, and the values that it takes. Out: those that it gives, found by `autotune.runtime.counting`.
+"""Nodes that give as much as their values say: NonZero, Compress, Unique, NonMaxSuppression, and
+ranges, fills and repeats of lengths that values are. In: a node, and what it takes. Out: what it
+gives, found by `autotune.runtime.counting` where elements are looked at.
 """
 
 from __future__ import annotations
@@ -81,6 +82,27 @@ def _suppress(counting: Counting, given: _Given, options: _Options) -> tuple[Arr
     return (counting.suppressed(boxes, scores, how),)
 
 
+def _range(_: Counting, given: _Given, __: _Options) -> tuple[Array, ...]:
+    start, limit, step = (np.asarray(value).reshape(-1)[0] for value in given)
+    return (np.arange(start, limit, step, dtype=start.dtype),)
+
+
+def _filled(_: Counting, given: _Given, options: _Options) -> tuple[Array, ...]:
+    value = options.get("value")
+    number = np.float32(0) if value is None else numpy_helper.to_array(value).reshape(-1)[0]
+    return (np.full(tuple(map(int, given[0])), number),)
+
+
+def _expanded(_: Counting, given: _Given, __: _Options) -> tuple[Array, ...]:
+    x, shape = given
+    whole = np.broadcast_shapes(x.shape, tuple(map(int, shape)))
+    return (np.ascontiguousarray(np.broadcast_to(x, whole)),)
+
+
+def _repeated(_: Counting, given: _Given, __: _Options) -> tuple[Array, ...]:
+    return (np.tile(given[0], tuple(map(int, given[1]))),)
+
+
 def _item(value: Any) -> Any:
     return np.asarray(value).reshape(-1)[0]
 
@@ -90,5 +112,9 @@ OPERATORS: Mapping[str, Callable[[Counting, _Given, _Options], tuple[Array, ...]
     "Compress": _compress,
     "Unique": _unique,
     "NonMaxSuppression": _suppress,
+    "Range": _range,
+    "ConstantOfShape": _filled,
+    "Expand": _expanded,
+    "Tile": _repeated,
 }
 """Operators by name -> what runs one, given its inputs (None: left out) and attributes."""

@@ -26,9 +26,14 @@ from autotune.fallback.stages import Kind, Stage, node_id
 from autotune.frontend.onnx.importer import import_part
 from autotune.graph.ir import Graph
 from autotune.runtime.model import CompiledModel
+from autotune.types import Array
 
 KEPT = 64
 """Models of one part, for other shapes and values, that are kept."""
+BY_VALUES = ("ConstantOfShape", "Expand", "Range", "Tile")
+"""Operators that cost no more by themselves, whose outputs are as long as values say."""
+MOST_OPENED = 4
+"""Sets of shapes that a program for all sizes is made of: each one more may make another one."""
 MOST_VALUES = 1 << 12
 """Elements of an input whose values a model is compiled for; more are data."""
 
@@ -63,6 +68,8 @@ class _Made:
     """How many tensors each output that is a sequence has."""
     baked: frozenset[str]
     """Inputs that are constants in it."""
+    simple: bool = False
+    """Whether it takes what the part is given as it is."""
 
 
 class OwnPart:
@@ -74,12 +81,17 @@ class OwnPart:
         self, stage: Stage, part: onnx.ModelProto, compiled: CompileGraph, opened: OpenProgram
     ) -> None:
         self._stage, self._part, self._compile = stage, part, compiled
-        self._open, self._met = opened, dict[object, Shapes]()
+        self._open, self._met = opened, dict[object, list[Shapes]]()
         self._opened: dict[object, OpenedPart | None] = {}
         """What runs arrays of given types at all lengths; None: nothing does."""
-        self._constants = {t.name for t in part.graph.initializer}
+        constants = {t.name for t in part.graph.initializer}
+        self._taken = tuple(name for name in stage.inputs if name not in constants)
         self._deciding: frozenset[str] = frozenset()
         """Inputs whose values decide shapes."""
+        self._reasons: list[UnsupportedOpError] = []
+        """What they decide."""
+        self._shapes_met: set[object] = set()
+        """Shapes for which there was a model, whatever the values were."""
         self._kept: OrderedDict[object, _Made] = OrderedDict()
 
     @property
@@ -95,7 +107,7 @@ class OwnPart:
     def single(self, values: Values) -> CompiledModel | None:
         """The one native call that the part is where values have these shapes, whatever they are;
         None where it is not that. It is compiled already."""
-        given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
+        given = {name: values[name] for name in self._taken}
         made = self._kept.get(self._shapes_of(given))
         simple = made is not None and not (made.lengths or made.baked)
         return made.model if made is not None and simple else None
@@ -103,12 +115,12 @@ class OwnPart:
     def run(self, values: Values) -> dict[str, Any]:
         """Outputs by name, of a model that is compiled for these shapes where there is none yet.
         Raises RecutError, and ModelError where the shapes do not fit."""
-        given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
+        given = {name: values[name] for name in self._taken}
         made = self._made(given)
         if made.model is None:
             found: dict[str, Any] = {}
         else:
-            found = dict(made.model.run(_flat(given, made.baked)))
+            found = made.model.run(given if made.simple else _flat(given, made.baked))
         for name, length in made.lengths.items():
             found[name] = [found.pop(f"{name}[{i}]") for i in range(length)]
         return found
@@ -127,18 +139,33 @@ class OwnPart:
                 self._kept.move_to_end(key)
                 return self._kept[key]
             try:
+                self._look_at_changed(given)
                 made = self._at_any_size(given) or self._imported(given)
             except UnsupportedOpError as error:
                 self._decide(error, given)
                 continue
             self._kept[key] = made
+            self._shapes_met.add(self._shapes_of(given, values=False))
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
             return made
 
-    def _shapes_of(self, given: Values) -> object:
+    def _shapes_of(self, given: Values, *, values: bool = True) -> object:
         """Key of the model for these inputs: their shapes, and what deciding ones are."""
-        return tuple(_key(v, name in self._deciding) for name, v in given.items())
+        return tuple(_key(v, values and name in self._deciding) for name, v in given.items())
+
+    def _look_at_changed(self, given: Values) -> None:
+        """Where values that decide shapes have changed, they will again: raise a RecutError for
+        what they decide to be worked out in a stage before, and for nodes whose outputs are as
+        long as they say to be run by themselves, so that no model is for single values."""
+        if not self._reasons or self._shapes_of(given, values=False) not in self._shapes_met:
+            return
+        for error in self._reasons:
+            if error.value not in given:
+                raise RecutError(error, [error.output], error.value) from error
+            decided = (n for n in self._stage.nodes if node_id(n) == error.output)
+            if any(node.op_type in BY_VALUES for node in decided):
+                raise RecutError(error, [error.output], kind="counted") from error
 
     def _decide(self, error: UnsupportedOpError, given: Values) -> None:
         """Make the values that shapes depend on part of what is compiled for; or raise
@@ -155,6 +182,7 @@ class OwnPart:
         )
         if error.output and small and not asked <= self._deciding:
             self._deciding |= asked
+            self._reasons.append(error)
             return
         if error.output and error.inputs and error.value not in given:
             raise RecutError(error, [error.output], error.value) from error
@@ -167,35 +195,50 @@ class OwnPart:
 
     def _at_any_size(self, given: Values) -> _Made | None:
         """A part that meets a second set of shapes is compiled for all of them, where that can be:
-        None where not, and for the first. Raises ControlFlowError of a loop that sizes end."""
+        None where not, and for the first. Shapes that show that what were alike are not lead to
+        another program. Raises ControlFlowError of a loop that sizes end."""
         arrays = {n: v for n, v in given.items() if isinstance(v, np.ndarray) and v.size}
-        if self._deciding or len(arrays) < len(given):
+        baked = {name: value for name, value in arrays.items() if name in self._deciding}
+        if len(arrays) < len(given):
             return None
-        kinds = tuple((array.dtype.name, array.ndim) for array in arrays.values())
-        shapes = {name: array.shape for name, array in arrays.items()}
-        before = self._met.setdefault(kinds, shapes)
-        if before == shapes:
-            return None
-        if kinds not in self._opened:
-            part = onnx.ModelProto()
-            part.CopyFrom(self._part)
-            part.graph.input.extend(_info(n, a, fixed=False) for n, a in arrays.items())
-            dtypes = {name: array.dtype.name for name, array in arrays.items()}
-            try:
-                made = OpenedPart(part, dtypes, (before, shapes), self._open)
-            except ControlFlowError:
-                raise
-            except ModelError:
-                made = None
-            except NO_DEFECT:
-                raise
-            except Exception:  # each set of shapes can be compiled for itself
-                made = None
-            self._opened[kinds] = made
-        found = self._opened[kinds]
+        fed = {name: array for name, array in arrays.items() if name not in baked}
+        kinds = (
+            tuple((array.dtype.name, array.ndim) for array in fed.values()),
+            tuple(_key(value, True) for value in baked.values()),
+        )
+        shapes = {name: array.shape for name, array in fed.items()}
+        met = self._met.setdefault(kinds, [])
+        found = self._opened.get(kinds)
+        another = found is None or not found.fits(shapes)
+        if another and shapes not in met and len(met) < MOST_OPENED:
+            met.append(shapes)
+            if len(met) > 1:
+                found = self._opened[kinds] = self._program(fed, baked, met)
         model = found.at(shapes) if found is not None else None
-        none = frozenset[str]()
-        return _Made(model=model, lengths={}, baked=none) if model else None
+        if model is None:
+            return None
+        return _Made(model=model, lengths={}, baked=frozenset(baked), simple=not baked)
+
+    def _program(
+        self, fed: Mapping[str, Array], baked: Mapping[str, Array], met: Sequence[Shapes]
+    ) -> OpenedPart | None:
+        """One for all sizes that these shapes are of; None where there is none. `baked`: inputs
+        that are constants in it."""
+        part = onnx.ModelProto()
+        part.CopyFrom(self._part)
+        part.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in baked.items())
+        part.graph.input.extend(_info(n, a, fixed=False) for n, a in fed.items())
+        dtypes = {name: array.dtype.name for name, array in fed.items()}
+        try:
+            return OpenedPart(part, dtypes, met, self._open)
+        except ControlFlowError:
+            raise
+        except ModelError:
+            return None
+        except NO_DEFECT:
+            raise
+        except Exception:  # each set of shapes can be compiled for itself
+            return None
 
     def _imported(self, given: Values) -> _Made:
         """Compiled for these shapes and values."""
@@ -219,7 +262,9 @@ class OwnPart:
             part.graph.node.insert(number, node)
         graph, lengths = import_part(part)
         model = self._compile(graph) if graph.outputs else None
-        return _Made(model=model, lengths=lengths, baked=frozenset(baked))
+        arrays = all(isinstance(value, np.ndarray) for value in given.values())
+        simple = arrays and not baked
+        return _Made(model=model, lengths=lengths, baked=frozenset(baked), simple=simple)
 
 
 class ForeignPart:
@@ -291,8 +336,8 @@ def _key(value: Any, deciding: bool) -> object:
         return None
     if isinstance(value, list):
         return tuple(_key(item, False) for item in value)
-    array = np.asarray(value)
-    return array.dtype.name, array.shape, array.tobytes() if deciding else b""
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    return array.dtype, array.shape, array.tobytes() if deciding else b""
 
 
 def _kind(value: Any) -> object:

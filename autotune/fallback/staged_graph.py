@@ -20,7 +20,7 @@ from autotune.fallback import foreign
 from autotune.fallback.control import BranchPart, LoopPart, ScanPart
 from autotune.fallback.counted import CountedPart
 from autotune.fallback.parts import CompileGraph, ForeignPart, OwnPart, RecutError, Tell, told
-from autotune.fallback.stages import Cut, Stage, cut, node_id, part_of
+from autotune.fallback.stages import Cut, Stage, cut, node_id, part_of, tensors_of
 from autotune.frontend.onnx.context import IMPORTERS
 from autotune.frontend.onnx.control import CONTROLS
 from autotune.frontend.onnx.importer import operator_name
@@ -55,8 +55,11 @@ class StagedGraph:
     """A graph of a model, or of one of its nodes."""
 
     def __init__(self, model: onnx.ModelProto, how: How) -> None:
-        self._tensors = {t.name: t for t in model.graph.initializer}
+        self._tensors = tensors_of(model.graph)
         self._model, self._how = model, how
+        wanted = {info.name for info in model.graph.output} & self._tensors.keys()
+        self._given = {n: numpy_helper.to_array(self._tensors[n]) for n in sorted(wanted)}
+        """Constants that are outputs."""
         foreign_nodes = without_importers(model.graph) if how.fallback else ()
         self._cut = Cut(foreign=frozenset(map(node_id, foreign_nodes)))
         self.parts: tuple[Part, ...] = ()
@@ -92,8 +95,7 @@ class StagedGraph:
             part.close()
 
     def _run_stages(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        wanted = {info.name for info in self._model.graph.output} & self._tensors.keys()
-        values = dict(feeds) | {n: numpy_helper.to_array(self._tensors[n]) for n in wanted}
+        values = {**feeds, **self._given}
         for part in self.parts:
             values |= part.run(values)
         return values

@@ -12,10 +12,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import onnx
 
+from autotune.fallback.shape_arithmetic import shape_arithmetic
+
+Group = tuple["Kind", list[onnx.NodeProto]]
+"""Nodes of one kind that run in one go."""
 Kind = Literal["own", "foreign", "control", "counted"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_NUMBERS = {
+    "value_int": "int64", "value_ints": "int64",
+    "value_float": "float32", "value_floats": "float32",
+}  # fmt: skip
+"""Attributes of a node of numbers -> their element types."""
 SINGLE: tuple[Kind, ...] = ("control", "counted")
 """Kinds of stages that have one node."""
 
@@ -64,7 +74,9 @@ def cut(graph: onnx.GraphProto, how: Cut) -> tuple[Stage, ...]:
     """The stages, in the order in which they run."""
     there = {""} | {i.name for i in graph.input} | {t.name for t in graph.initializer}
     there |= {t.values.name for t in graph.sparse_initializer}
-    left, groups = list(graph.node), list[tuple[Kind, list[onnx.NodeProto]]]()
+    there |= (constants := tensors_of(graph)).keys()
+    left = [node for node in graph.node if node_id(node) not in constants]
+    groups = list[Group]()
     while left:
         for kind in KINDS:  # control flow when all else has to wait for it
             taken = _ready(left, there, how, kind)[: 1 if kind in SINGLE else None]
@@ -76,8 +88,31 @@ def cut(graph: onnx.GraphProto, how: Cut) -> tuple[Stage, ...]:
         ids = set(map(id, taken))
         left = [node for node in left if id(node) not in ids]
         groups.append((kind, taken))
+    again = shape_arithmetic(graph, groups, constants)
     wanted = {info.name for info in graph.output}
-    return tuple(_stage(groups, number, wanted) for number in range(len(groups)))
+    made = (_stage(groups, again, number, wanted) for number in range(len(groups)))
+    return tuple(stage for stage in made if stage.outputs)
+
+
+def tensors_of(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """A graph's constants by name."""
+    return {t.name: t for t in graph.initializer} | constant_tensors(graph)
+
+
+def constant_tensors(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """What nodes of numbers give, by name: stages have it as they have weights."""
+    out = {}
+    for node in graph.node:
+        for a in node.attribute if node.op_type == "Constant" else ():
+            name = node_id(node)
+            if a.name == "value":
+                out[name] = onnx.TensorProto()
+                out[name].CopyFrom(a.t)
+                out[name].name = name
+            elif a.name in _NUMBERS:
+                array = np.array(onnx.helper.get_attribute_value(a), _NUMBERS[a.name])
+                out[name] = onnx.numpy_helper.from_array(array, name)
+    return out
 
 
 def node_id(node: onnx.NodeProto) -> str:
@@ -108,15 +143,20 @@ def _ready(
 
 
 def _stage(
-    groups: Sequence[tuple[Kind, list[onnx.NodeProto]]], number: int, wanted: set[str]
+    groups: Sequence[Group], again: Sequence[list[onnx.NodeProto]], number: int, wanted: set[str]
 ) -> Stage:
+    """`again`: by group, nodes of groups before it that it runs for itself, too."""
     kind, nodes = groups[number]
-    made = {name for node in nodes for name in node.output if name}
-    taken = dict.fromkeys(name for node in nodes for name in sorted(reads(node)))
-    later = {n for _, others in groups[number + 1 :] for node in others for n in reads(node)}
-    given = dict.fromkeys(n for node in nodes for n in node.output if n in later | wanted)
+    every = [*again[number], *nodes]
+    made = {name for node in every for name in node.output if name}
+    taken = dict.fromkeys(name for node in every for name in sorted(reads(node)))
+    later = set(wanted)
+    for (_, others), more in zip(groups[number + 1 :], again[number + 1 :], strict=True):
+        own = {name for node in more for name in node.output}
+        later |= {name for node in (*more, *others) for name in reads(node)} - own
+    given = dict.fromkeys(n for node in nodes for n in node.output if n in later)
     return Stage(
-        nodes=tuple(nodes),
+        nodes=tuple(every),
         kind=kind,
         inputs=tuple(name for name in taken if name not in made),
         outputs=tuple(given),

@@ -7,13 +7,15 @@ depth; a pool is one over height and width and then one over depth.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import UndecidedError
 from autotune.frontend.assembly import Assembler
-from autotune.sizes import is_size
+from autotune.sizes import any_size, is_size
+from autotune.types import lowest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ Pool = Callable[[Assembler, str, VolumeWindow], str]
 
 def convolution(n: Assembler, x: str, w: str, window: VolumeWindow, groups: int) -> str:
     """x [N,...,C], w [...,C/groups,O] -> [N,...,O]."""
+    x, window = _apart_from_sizes(n, x, window, 0.0)
     if n.rank(x) == 4:
         return _conv2d(n, x, w, window, groups)
     batch, depth, height, width, channels = n.shape(x)
@@ -91,6 +94,17 @@ def _slices(n: Assembler, x: str, window: VolumeWindow) -> list[str]:
     batch, depth, height, width, channels = n.shape(x)
     stride, count = window.strides[0], window.positions(0, depth)
     out = []
+    if is_size(depth):
+        x = _between_zeros(n, x, window)
+        last = (count - 1) * stride + 1
+        for place in range(window.kernel[0]):
+            first = place * window.dilations[0]
+            part = n.op(
+                "slice", x, starts=(0, first, 0, 0, 0), steps=(1, stride, 1, 1, 1),
+                stops=(batch, first + last, height, width, channels),
+            )  # fmt: skip
+            out.append(n.reshape(part, (batch * count, height, width, channels)))
+        return out
     for place in range(window.kernel[0]):
         first = place * window.dilations[0] - window.pads[0]
         inside = [i for i in range(count) if 0 <= first + i * stride < depth]
@@ -123,6 +137,47 @@ def _conv2d(n: Assembler, x: str, w: str, window: VolumeWindow, groups: int) -> 
     )  # fmt: skip
 
 
+def _between_zeros(n: Assembler, x: str, window: VolumeWindow) -> str:
+    """Images of zeros before and behind those of a volume, which may be written between them."""
+    batch, _, *rest = n.shape(x)
+    zero = n.scalar(0.0, n.dtype(x))
+    pads = (window.pads[0], window.pads[len(window.kernel)])
+    before, behind = (
+        [n.op("expand", zero, shape=(batch, pad, *rest))] if pad else [] for pad in pads
+    )
+    parts = (*before, x, *behind)
+    return n.op("concat", *parts, axis=1) if len(parts) > 1 else x
+
+
+def _framed(n: Assembler, x: str, window: VolumeWindow, value: float, dims: Sequence[int]) -> str:
+    """x with the pads along some spatial dimensions around it."""
+    rank = len(window.kernel)
+    before, behind = (
+        [side[d] if d in dims else 0 for d in range(rank)]
+        for side in (window.pads[:rank], window.pads[rank:])
+    )
+    pads = (0, *before, 0, 0, *behind, 0)
+    return n.op("pad", x, pads=pads, value=value) if any(pads) else x
+
+
+def _apart_from_sizes(
+    n: Assembler, x: str, window: VolumeWindow, value: float
+) -> tuple[str, VolumeWindow]:
+    """(x padded where a size decides by how much, the window for it): so that a stride ends with
+    the image, pads depend on what is left of it."""
+    rank = len(window.kernel)
+    dims = [d for d in range(rank) if any_size((window.pads[d], window.pads[d + rank]))]
+    if not dims:
+        return x, window
+
+    def rest(pads: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(0 if d % rank in dims else pad for d, pad in enumerate(pads))
+
+    pads, valid = rest(window.pads), rest(window.valid_pads)
+    left = dataclasses.replace(window, pads=pads, valid_pads=valid)
+    return _framed(n, x, window, value, dims), left
+
+
 def ceil_end(size: int, extent: int, stride: int, before: int, after: int) -> int:
     """The pad behind that makes the size rounded down what ceil_mode gives. A window that would
     begin in the pad behind is left out. Of an open size it is as much as any size may need: what
@@ -141,6 +196,7 @@ def max_pool(n: Assembler, x: str, window: VolumeWindow) -> str:
     """x [N,...,C] -> [N,...,C]."""
     if n.rank(x) == 5:
         return _apart(n, x, window, max_pool)
+    x, window = _apart_from_sizes(n, x, window, lowest(n.dtype(x)))
     return n.op(
         "max_pool2d", x, kernel=window.kernel, strides=window.strides, pads=window.pads,
         dilations=window.dilations,
@@ -151,11 +207,44 @@ def avg_pool(n: Assembler, x: str, window: VolumeWindow, count_include_pad: bool
     """x [N,...,C] -> [N,...,C]. How many elements a window sees is a product over dimensions."""
     if n.rank(x) == 5:
         return _apart(n, x, window, lambda n, x, w: avg_pool(n, x, w, count_include_pad))
-    return n.op(
-        "avg_pool2d", x, kernel=window.kernel, strides=window.strides, pads=window.pads,
-        dilations=window.dilations, valid_pads=window.valid_pads,
-        count_include_pad=count_include_pad,
+    extents = n.shape(x)[1:3]
+    x, left = _apart_from_sizes(n, x, window, 0.0)
+    shares = []
+    if any_size(extents):
+        counted = window.valid_pads if count_include_pad else (0, 0, 0, 0)
+        ones = n.scalar(1.0, n.dtype(x))
+        shares = [_shares(n, ones, window.part(d), extents[d], counted[d::2]) for d in (0, 1)]
+        shares = [shares[0], shares[1] and n.transpose(shares[1], (0, 2, 1, 3))]
+        left = dataclasses.replace(left, valid_pads=left.pads)
+    y = n.op(
+        "avg_pool2d", x, kernel=left.kernel, strides=left.strides, pads=left.pads,
+        dilations=left.dilations, valid_pads=left.valid_pads,
+        count_include_pad=count_include_pad or bool(shares),
     )  # fmt: skip
+    for share in filter(None, shares):
+        y = n.op("mul", y, share)
+    return y
+
+
+def _shares(
+    n: Assembler, one: str, along: VolumeWindow, extent: int, inside: Sequence[int]
+) -> str:
+    """What a mean over whole windows along a dimension, with zeros around an open size, is to be
+    multiplied by for one over those elements that count, a vector; "" where all count. `one`: as a
+    value; `inside`: pads that count."""
+    before, behind = (along.pads[d] - part for d, part in zip((0, 2), inside, strict=True))
+    if not is_size(before) and not is_size(behind) and before == behind == 0:
+        return ""
+    around = (before, 0, behind, 0)
+    along = dataclasses.replace(along, pads=around, valid_pads=around)
+    ones = n.op("expand", one, shape=(1, sum(inside) + extent, 1, 1))
+    ones, left = _apart_from_sizes(n, ones, along, 0.0)
+    seen = n.op(
+        "avg_pool2d", ones, kernel=left.kernel, strides=left.strides, pads=left.pads,
+        dilations=left.dilations, valid_pads=left.pads, count_include_pad=True,
+    )  # fmt: skip
+    least = n.scalar(1 / left.kernel[0], n.dtype(ones))
+    return n.op("div", one, n.op("max", seen, least))
 
 
 def _apart(n: Assembler, x: str, window: VolumeWindow, pool: Pool) -> str:

@@ -11,6 +11,7 @@ from autotune.graph.fusion import Group, fuse
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.rewriter import COMMUTATIVE
+from autotune.placement.haloed_copies import with_haloed_copies
 from autotune.placement.halos import Halo, larger, read_halo, useful_halo
 from autotune.placement.layouts import Layouts, rearrange
 from autotune.placement.storage import place
@@ -31,6 +32,9 @@ def partition(
     `place`."""
     rearranged = rearrange(CanonicalOperands().run(graph), layouts)
     placed = place(rearranged.graph, rearranged.paddings, strides)
+    copied = with_haloed_copies(rearranged.graph, placed.placements)
+    if copied is not rearranged.graph:
+        placed = place(copied, rearranged.paddings, strides)
     graph = placed.graph
     groups = fuse(graph, placed.kernels, attention=attention)
     made = [group for group in groups if graph.types[group.output].size]

@@ -48,6 +48,13 @@ class Counting:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._addresses: dict[str, int] = {}
+        """Those of functions that were called."""
+
+    def _address(self, function: str) -> int:
+        if function not in self._addresses:
+            self._addresses[function] = _library(self._target).address(function)
+        return self._addresses[function]
 
     def places(self, x: Array) -> Array:
         """Places in the flattened array of what is not 0: int64 [found]."""
@@ -56,7 +63,7 @@ class Counting:
         if kind is None and flat.dtype.kind not in "bui":
             flat = flat != flat.dtype.type(0)
         kind = kind or f"i{8 * flat.dtype.itemsize}"
-        function = _POSITIONS(_library(self._target).address(f"positions_{kind}"))
+        function = _POSITIONS(self._address(f"positions_{kind}"))
         out = np.empty(flat.size + 1, np.int64)
         return out[: function(address(flat), flat.size, address(out))]
 
@@ -110,7 +117,7 @@ class Counting:
         room = -(-max(1, min(how.most, count)) // LANES) * LANES
         corners, kept = _corners(boxes, how.centered), np.zeros((5, room), np.float32)
         out = np.empty(len(box) + 1, np.int64)
-        stayed = _SUPPRESS(_library(self._target).address("suppress"))(
+        stayed = _SUPPRESS(self._address("suppress"))(
             address(corners), address(group), address(rows), len(box), how.overlap,
             how.most, address(kept), room, address(out),
         )  # fmt: skip
@@ -120,9 +127,10 @@ class Counting:
             full = np.bincount(group[chosen], minlength=scores.size // count) == how.most
             left = (counted.sum(2) > few.sum(2)).reshape(-1)
             done = not bool((left & ~full).any())
-        classes = max(classes, 1)
-        kept_groups = group[chosen]
-        return np.stack([kept_groups // classes, kept_groups % classes, box[chosen]], axis=1), done
+        made = np.empty((len(chosen), 3), np.int64)
+        np.divmod(group[chosen], max(classes, 1), made[:, 0], made[:, 1])
+        made[:, 2] = box[chosen]
+        return made, done
 
 
 def unique(x: Array, axis: int | None, ordered: bool) -> tuple[Array, Array, Array, Array]:

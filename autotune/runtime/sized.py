@@ -85,6 +85,8 @@ class SizedModel(Closing):
         sizes; `why`: the reason where there is none."""
         self.grows: Callable[[Mapping[str, str]], Grows] | None = None
         """What makes models for states that grow; the compiler sets it."""
+        self.further: Callable[[Sizes], CompiledModel | None] | None = None
+        """Programs for sizes that the one is not for; so, too."""
         self.inputs = MappingProxyType(dict(inputs))
         """Element type and shape of every input, by name; symbols stand for sizes."""
         self.outputs = MappingProxyType(dict(outputs))
@@ -106,7 +108,7 @@ class SizedModel(Closing):
         self._ready: dict[_Shapes, CompiledModel] = {}
         """Sizes that the one program has met."""
         self._closed = False
-        # A signal's handler may close the model in the middle of a run of its own thread.
+        # A signal's handler may close the model in the middle of its thread's run.
         self._lock, self._compiling = threading.RLock(), threading.RLock()
 
     def run(
@@ -298,7 +300,7 @@ class SizedModel(Closing):
             program=program,
             why=self._why,
         )
-        other.grows, other.notes = self.grows, self.notes
+        other.grows, other.further, other.notes = self.grows, self.further, self.notes
         return other
 
     def __reduce__(self) -> tuple[Callable[..., SizedModel], tuple[Any, ...]]:
@@ -310,13 +312,14 @@ class SizedModel(Closing):
         if found is not None:
             return found
         sizes = read_sizes(self.inputs, dict(zip(self.inputs, shapes, strict=True)), self.ranges)
-        if any(size not in self._within[symbol] for symbol, size in sizes.items()):
+        within = all(size in self._within[symbol] for symbol, size in sizes.items())
+        made = self.further(sizes) if self.further is not None and not within else None
+        if not (within or made):
             return self._at(shapes)
         with self._lock:
             if self._closed or self._program is None:
                 raise self._refusal()
-            made = self._program.at(sizes)
-            self._ready[shapes] = made
+            self._ready[shapes] = made = made or self._program.at(sizes)
             while len(self._ready) > READY_SIZES:
                 del self._ready[next(iter(self._ready))]
         return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from autotune.errors import ScheduleError, UndecidedError
@@ -28,9 +28,16 @@ LOWS = tuple(1 << n for n in range(12))
 
 def task_symbols(task: Task) -> frozenset[SizeSymbol]:
     """Every symbol that a task's shapes and attributes depend on."""
-    attrs = (amount for node in task.nodes for _, value in node.attrs for amount in _flat(value))
-    extents = (extent for value in task.values for extent in value.type.shape)
-    return frozenset().union(*map(symbols_of, (*extents, *attrs)))
+    return frozenset().union(*map(symbols_of, task_amounts(task)))
+
+
+def task_amounts(task: Task) -> Iterator[Any]:
+    """Every extent of a task's shapes, and what its attributes hold."""
+    for value in task.values:
+        yield from value.type.shape
+    for node in task.nodes:
+        for _, attr in node.attrs:
+            yield from _flat(attr)
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -106,8 +113,20 @@ def deciding_lows(error: UndecidedError) -> dict[str, int]:
             for name in list(lows):
                 fewer = {n: low for n in lows if n != name}
                 lows = fewer if _is_decided(first, second, fewer) else lows
-            return lows
+            below = max((s.low for s in symbols if s.name in lows), default=0)
+            return _least_lows(first, second, max(low // 2, below), low, list(lows))
     return {}
+
+
+def _least_lows(
+    first: int, second: int, low: int, high: int, names: Sequence[str]
+) -> dict[str, int]:
+    """The least sizes above `low` from which on it is decided, as it is from `high` on."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        decided = _is_decided(first, second, dict.fromkeys(names, middle))
+        low, high = (low, middle) if decided else (middle, high)
+    return dict.fromkeys(names, high)
 
 
 def _is_decided(first: int, second: int, lows: Mapping[str, int]) -> bool:

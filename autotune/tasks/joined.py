@@ -34,24 +34,46 @@ def as_few(task: Task) -> Task:
 
 
 def in_one_shape(task: Task) -> Task:
-    """A reshape to or from where elements lie side by side as a copy in the shape of the other,
-    whose rows may lie apart: no index is divided by a size. Any other task as it is."""
+    """A reshape as a copy in the shape of the one side, where the other lies as a tensor of that
+    shape could: its elements side by side, or its dimensions those of the one joined. No index is
+    divided by a size then. Any other task as it is."""
     (node, *more), values = task.nodes, {v.name: v for v in task.values}
     if more or node.op != "reshape":
         return task
     source, made = values[node.inputs[0]], values[node.outputs[0]]
     for dense, other in ((made, source), (source, made)):
         shape = other.type.shape
-        if dense.layout != Layout.dense(dense.type.shape) or not any_size(shape):
+        layout = _in_shape(dense, shape) if any_size(shape) else None
+        if layout is None:
             continue
         kind = dataclasses.replace(dense.type, shape=shape)
-        alike = dataclasses.replace(dense, type=kind, layout=Layout.dense(shape))
+        alike = dataclasses.replace(dense, type=kind, layout=layout)
         return dataclasses.replace(
             task,
             nodes=(dataclasses.replace(node, op="copy", attrs=()),),
             values=tuple(alike if v is dense else v for v in task.values),
         )
     return task
+
+
+def _in_shape(value: TaskValue, shape: tuple[int, ...]) -> Layout | None:
+    """How the value's elements lie as a tensor of another shape; None where strides cannot say it,
+    as far as is seen here: some dimensions of the shape must make each one of the value's."""
+    if value.layout == Layout.dense(value.type.shape):
+        return Layout.dense(shape)
+    left, strides, halo = list(shape), list[int](), list[tuple[int, int]]()
+    layout = value.layout
+    for extent, stride, around in zip(value.type.shape, layout.strides, layout.halo, strict=True):
+        part = [left.pop(0)] if left else []
+        while left and math.prod(part) != extent:
+            part.append(left.pop(0))
+        if math.prod(part) != extent or (len(part) > 1 and around != (0, 0)):
+            return None
+        strides += [stride * math.prod(part[d + 1 :]) for d in range(len(part))]
+        halo += [around] * len(part)
+    if left:
+        return None
+    return Layout(strides=tuple(strides), halo=tuple(halo))
 
 
 def joined(task: Task) -> Task:

@@ -8,13 +8,24 @@ a sample, too, where everything else that the task reads comes out in whole elem
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import cast
 
 from autotune.errors import ScheduleError
-from autotune.sizes import is_size, symbols_of, value_at
-from autotune.tasks.at_sizes import layout_at, task_with
+from autotune.sizes import (
+    Factor,
+    Quotient,
+    Size,
+    SizeSymbol,
+    is_size,
+    symbol,
+    symbols_of,
+    value_at,
+)
+from autotune.tasks.at_sizes import layout_at, task_amounts, task_with
+from autotune.tasks.distinguished import distinguished
 from autotune.types import Layout, Task, TaskValue
 
 _LONGEST_SEARCH = 1 << 16
@@ -36,11 +47,54 @@ def sample_task(task: Task, lengths: Sequence[int], sizes: Mapping[str, int]) ->
     """The task whose output has these lengths along its open dimensions, where memory lies as it
     does at `sizes`. Raises ScheduleError where there is none."""
     extents = open_extents(task)
+    if len(set(zip(extents, lengths, strict=True))) > len(set(extents)):
+        task = distinguished(task)
+        extents = open_extents(task)
     given = dict(zip(extents, lengths, strict=True))
     named = [e for value in task.values for e in value.type.shape if is_size(e)]
     if len(given) == len(extents) and given.keys() >= set(named):
         return _task_at(task, lambda e: _of_extent(e, given), sizes)
-    return task_of_values(task, sample_values(extents, lengths, sizes), sizes)
+    try:
+        return task_of_values(task, sample_values(extents, lengths, sizes), sizes)
+    except ScheduleError:
+        freed = _freed(task)
+        if not freed:
+            raise
+    values = {name: value_at(cast(int, Size((((q,), 1),))), sizes) for q, name in freed.items()}
+    renamed = [_renamed(e, freed) for e in extents]
+    found = sample_values(renamed, lengths, {**sizes, **values})
+    return _task_at(task, lambda e: _whole(_renamed(e, freed), found), sizes)
+
+
+def _freed(task: Task) -> dict[Quotient, str]:
+    """Quotients of the output's extents, with a name each, whose symbols the task depends on by
+    them alone: any length is a sample then of an output that has every fourth one."""
+    amounts = list(task_amounts(task))
+    inside = {f for e in open_extents(task) for f in _factors(e) if isinstance(f, Quotient)}
+    outside = {s for a in amounts for f in _factors(a) if f not in inside for s in _symbols_in(f)}
+    return {q: f"({q.size})//{q.divisor}" for q in inside if not outside & _symbols_in(q)}
+
+
+def _factors(amount: int) -> Iterator[Factor]:
+    if is_size(amount):
+        for product, _ in amount.terms:
+            yield from product
+
+
+def _symbols_in(factor: Factor) -> frozenset[SizeSymbol]:
+    return symbols_of(Size((((factor,), 1),)))
+
+
+def _renamed(amount: int, names: Mapping[Quotient, str]) -> int:
+    """The amount with symbols for these quotients."""
+    if not is_size(amount):
+        return amount
+
+    def of(factor: Factor) -> int:
+        name = names.get(factor) if isinstance(factor, Quotient) else None
+        return symbol(name, 0) if name is not None else cast(int, Size((((factor,), 1),)))
+
+    return sum(c * math.prod(map(of, product)) for product, c in amount.terms)
 
 
 def task_of_values(task: Task, values: Mapping[str, Fraction], sizes: Mapping[str, int]) -> Task:

@@ -13,6 +13,7 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution
+from autotune.sizes import ceil_div
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 LARGEST_WINDOW = 1 << 24
@@ -204,6 +205,6 @@ def _declared_pads(
 
 
 def _same(size: int, extent: int, stride: int, auto: str) -> tuple[int, int]:
-    total = max((math.ceil(size / stride) - 1) * stride + extent - size, 0)
+    total = max((ceil_div(size, stride) - 1) * stride + extent - size, 0)
     small, large = total // 2, total - total // 2
     return (small, large) if auto == "SAME_UPPER" else (large, small)

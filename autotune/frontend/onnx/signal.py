@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from autotune.errors import ModelError
+from autotune.frontend import open_fourier
 from autotune.frontend.fourier import (
     DIRECT,
     ComplexValue,
@@ -22,6 +23,7 @@ from autotune.frontend.fourier import (
 )
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
 from autotune.frontend.views import positive_axis, select_ranges
+from autotune.sizes import any_size
 
 # Windows are sums of cosines of 0, 1, 2 turns, by these factors.
 WINDOWS = {
@@ -72,6 +74,8 @@ def _transformed(n: NodeContext, x: str, length: int, *, inverse: bool, half: bo
     *outer, extent, parts = n.shape(x)
     if parts not in (1, 2) or length < 1:
         raise ModelError(f"expected one or two parts behind {extent} numbers, got {n.shape(x)}")
+    if any_size((extent, length)):
+        return open_fourier.transformed(n, x, length, inverse=inverse, half=half)
     if max(extent, length) > DIRECT:
         return _by_factors(n, x, length, inverse=inverse, half=half)
     given, kept = extent * parts, length // 2 + 1 if half else length

@@ -104,3 +104,39 @@ def test_loops_whose_trips_a_size_counts(kind: str, monkeypatch: pytest.MonkeyPa
     later = [(1, 9, 4), (5, 2, 4), (3, 20, 4)]
     assert compiled_after(proto, [(2, 3, 4), (3, 5, 4), (4, 6, 4)], later, monkeypatch) == 0
     assert native[-1] in (19, 20)  # the first one may be looked at
+
+
+def test_values_that_decide_lengths_and_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows as many as durations say: no model is for single durations."""
+    nodes = [
+        node("Relu", ["x"], ["r"]), node("Ceil", ["r"], ["c"]),
+        node("ReduceSum", ["c"], ["total"], keepdims=0), node("Cast", ["total"], ["end"], to=INT),
+        node("Range", ["zero", "end", "one"], ["places"]),
+        node("Cast", ["places"], ["at"], to=FLOAT), node("Sin", ["at"], ["y"]),
+    ]  # fmt: skip
+    tensors = {"zero": np.int64(0), "one": np.int64(1)}
+    proto = model(nodes, ["T"], {"y": FLOAT}, tensors)
+    first = [(20,)] * 4 + [(31,), (9,)]
+    assert compiled_after(proto, first, [(24,), (40,), (11,)], monkeypatch) == 0
+
+
+def test_lengths_that_were_alike_and_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two square images, then others: height and width were one symbol."""
+    nodes = [node("Mul", ["x", "x"], ["y"]), node("NonZero", ["y"], ["places"])]
+    proto = model(nodes, ["H", "W"], {"y": FLOAT, "places": INT}, {})
+    first = [(8, 8), (12, 12), (6, 9)]
+    assert compiled_after(proto, first, [(30, 7), (5, 5), (9, 16)], monkeypatch) == 0
+
+
+def test_shapes_and_numbers_of_other_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage behind one that counts works out for itself what follows from the input's shape."""
+    nodes = [
+        node("Constant", [], ["two"], value_ints=[2]), node("Shape", ["x"], ["s"], start=1),
+        node("Mul", ["s", "two"], ["twice"]), node("NonZero", ["x"], ["places"]),
+        node("Shape", ["places"], ["found"], start=1), node("Concat", ["x", "x"], ["b"], axis=1),
+        node("Add", ["found", "zero"], ["n"]), node("Cast", ["n"], ["number"], to=FLOAT),
+        node("Mul", ["b", "number"], ["z"]), node("Reshape", ["z", "twice"], ["y"]),
+    ]  # fmt: skip
+    proto = model(nodes, [1, "T"], {"y": FLOAT}, {"zero": np.array([0], np.int64)})
+    first = [(1, 8), (1, 12)]
+    assert compiled_after(proto, first, [(1, 30), (1, 7)], monkeypatch) == 0
