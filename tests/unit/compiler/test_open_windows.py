@@ -19,7 +19,9 @@ node = helper.make_node
 IMAGES = {"N": (1, 2), "H": (5, 40), "W": (5, 40)}
 
 
-@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(
+    "auto_pad", ["SAME_UPPER", pytest.param("SAME_LOWER", marks=pytest.mark.slow)]
+)
 def test_pads_that_what_is_left_of_a_stride_decides(auto_pad: str) -> None:
     """Convolution, largest elements and means, one behind the other, of any size."""
     how = {"auto_pad": auto_pad, "strides": [2, 2]}
@@ -31,7 +33,7 @@ def test_pads_that_what_is_left_of_a_stride_decides(auto_pad: str) -> None:
     check(nodes, ["N", 3, "H", "W"], {"w": weights(8, 3, 5, 4)}, IMAGES)
 
 
-@pytest.mark.parametrize("counted", [0, 1])
+@pytest.mark.parametrize("counted", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_means_of_windows_that_reach_over_the_edge(counted: int) -> None:
     """Their number of elements differs at the edges alone: a vector for rows, one for columns."""
     pool = node(
@@ -83,7 +85,14 @@ def test_zeros_lie_around_a_copy_of_what_a_caller_has() -> None:
     assert "copy" not in [call.task.op for call in fixed.calls]
 
 
-@pytest.mark.parametrize(("inverse", "half"), [(0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("inverse", "half"),
+    [
+        pytest.param(0, 1, marks=pytest.mark.slow),
+        pytest.param(1, 0, marks=pytest.mark.slow),
+        (1, 1),
+    ],
+)
 def test_transforms_of_any_length(inverse: int, half: int) -> None:
     parts = 2 if inverse else 1
     options = {"inverse": inverse, "onesided": half}
