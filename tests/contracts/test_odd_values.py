@@ -38,7 +38,7 @@ def test_constants_are_folded_by_the_same_rules() -> None:
     assert not {k: v for k, v in odd_models.verdicts("numpy").items() if v}
 
 
-@pytest.mark.parametrize("accuracy", ["normal", "strict"])
+@pytest.mark.parametrize("accuracy", ["normal", pytest.param("strict", marks=pytest.mark.slow)])
 def test_models(accuracy: str) -> None:
     found = odd_models.verdicts("cpu", accuracy)
     assert not {name: text for name, text in found.items() if text}

@@ -80,6 +80,7 @@ def test_a_models_bits_are_the_same(targets: list[Target], name: str) -> None:
     assert len(set(found.values())) == 1
 
 
+@pytest.mark.slow
 def test_logs_are_followed_and_layouts_by_them(targets: list[Target]) -> None:
     """So that the test before this one sees models that differ in more than their target."""
     data = network("tiny").SerializeToString()

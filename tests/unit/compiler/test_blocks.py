@@ -65,6 +65,7 @@ def cut() -> Partition:
     return with_steps(partition(found.graphs[0]), lambda graph: graph)
 
 
+@pytest.mark.slow
 def test_strips_are_repeated_inside_of_images() -> None:
     """As many trips as there are images, and strips but for two, perhaps none."""
     images, strips = cut().repeats
@@ -84,6 +85,7 @@ def test_zeros_around_what_strips_hand_on_are_written_before_the_first_of_them()
     assert set(lives.values()) == {(images.first, images.last), (strips.first, strips.last)}
 
 
+@pytest.mark.slow
 def test_strips_that_begin_with_a_filter_read_zeros_that_lie_in_memory() -> None:
     """As kernels in strips of columns do; others go through loops of any length."""
     node = helper.make_node

@@ -78,6 +78,7 @@ def test_attention_over_any_sequence(threads: int) -> None:
         np.testing.assert_allclose(model.run(feeds)["y"], want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_features_of_several_scales() -> None:
     proto = detector()
     model = autotune.compile(proto, ranges={"N": (1, 2), "H": (32, 160, 32), "W": (32, 160, 32)})
@@ -112,6 +113,7 @@ def test_tasks_in_plain_loops_are_named() -> None:
         np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_kernels_that_are_called() -> None:
     """Kernels for long rows need room to work in that short ones do not take."""
     model = autotune.compile(attention(), ranges={"B": (1, 1), "S": (1, 200)})
@@ -131,6 +133,7 @@ def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
     np.testing.assert_array_equal(y, images().run({"x": x})["y"])
 
 
+@pytest.mark.slow
 def test_threads_give_the_same_bits_in_every_run() -> None:
     """Strips overlap where the output is no multiple of them; Winograd's sums depend on where a
     strip begins, and who writes last depends on the threads."""

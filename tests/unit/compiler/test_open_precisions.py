@@ -98,7 +98,7 @@ def test_all_sizes_are_near_float32(
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-@pytest.mark.parametrize("target", ["cpu", "x86-64-v3"])
+@pytest.mark.parametrize("target", ["cpu", pytest.param("x86-64-v3", marks=pytest.mark.slow)])
 def test_bfloat16_is_near_float32_at_all_sizes(
     made: Any, feeds: list[dict[str, Array]], target: str
 ) -> None:
@@ -124,6 +124,7 @@ def test_the_same_samples_give_what_a_compile_of_that_size_gives() -> None:
     assert open_model.quantization.kept == alone.quantization.kept
 
 
+@pytest.mark.slow
 def test_larger_samples_have_larger_steps() -> None:
     """Ranges are those of the samples, whatever their sizes."""
     proto, feeds = convolutions(), image(1, 3, 16, 16)

@@ -33,7 +33,8 @@ def token_feeds(rng: np.random.Generator) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize(
-    ("made", "drawn"), [(convolutions, image_feeds), (attention, token_feeds)]
+    ("made", "drawn"),
+    [pytest.param(convolutions, image_feeds, marks=pytest.mark.slow), (attention, token_feeds)],
 )
 def test_random_sizes_equal_onnx_runtime(made: Any, drawn: Any) -> None:
     proto, rng = made(), np.random.default_rng(1)
@@ -52,6 +53,7 @@ def test_random_sizes_equal_onnx_runtime(made: Any, drawn: Any) -> None:
             np.testing.assert_allclose(way.run(feeds)["y"], want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_sizes_share_kernels_and_weights(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "autotune.compile")
     with autotune.compile(convolutions()) as model:

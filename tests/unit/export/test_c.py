@@ -32,7 +32,7 @@ CLANG = [
 
 @needs("cc")
 @pytest.mark.parametrize("compactly", [False, True])
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("int8", marks=pytest.mark.slow)])
 def test_it_compiles_without_warnings_and_computes_what_the_model_does(
     precision: str, compactly: bool, tmp_path: Path
 ) -> None:

@@ -25,8 +25,10 @@ OPTIONAL = ("cmake", "c++", "rustc")
 """What a machine may lack: the part's lines with them are left out, and what they would make."""
 
 
-TRIED = [pytest.param(p, marks=[pytest.mark.slow] * (p == "Android")) for p in PARTS]
-"""For Android, Zig makes a C library first, half a minute's work."""
+QUICK = ("C", "In a program", "Python with numpy alone")
+"""The parts that are tried every time; what others compile takes several seconds each, and for
+Android, Zig makes a C library first."""
+TRIED = [pytest.param(p, marks=[pytest.mark.slow] * (p not in QUICK)) for p in PARTS]
 
 
 @pytest.mark.parametrize("part", TRIED)

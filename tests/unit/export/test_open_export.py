@@ -244,6 +244,7 @@ def test_the_program_runs_it_at_sizes(small: SizedModel, tmp_path: Path, kind: s
 
 
 @needs("aarch64-cc", "qemu")
+@pytest.mark.slow
 def test_another_machine_computes_the_same(tmp_path: Path) -> None:
     path = network(tmp_path)
     model = autotune.compile(path, ranges=RANGES, target="cortex-a72")

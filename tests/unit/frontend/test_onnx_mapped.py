@@ -171,6 +171,7 @@ print(int(peak) * 1024)
 # Not the peak that the system counts for a child: that begins with its parent's.
 
 
+@pytest.mark.slow
 def test_compiling_takes_half_as_much_again_as_the_weights(tmp_path: Path) -> None:
     """And 300 MB. They are taken in another order than the file's."""
     shapes = ((8192, 4096), (8192, 4096), (4096, 4096))

@@ -113,6 +113,7 @@ def test_compiled_models_give_the_reference_kernels_bytes(model: bytes, threads:
             np.testing.assert_array_equal(value, want, strict=True)
 
 
+@pytest.mark.slow
 def test_as_c_without_a_warning(model: bytes, tmp_path: Path) -> None:
     file = tmp_path / "small.tflite"
     file.write_bytes(model)

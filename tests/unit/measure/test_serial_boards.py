@@ -196,6 +196,7 @@ def firmware(
 
 
 @needs("cortex-m")
+@pytest.mark.slow
 def test_the_firmware_runs_candidates_and_models(
     firmware: tuple[str, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

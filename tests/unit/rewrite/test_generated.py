@@ -86,6 +86,7 @@ def test_what_follows_from_a_smaller_one_is_left_out() -> None:
     assert not any(twice in pair for pair in found)
 
 
+@pytest.mark.slow
 def test_equal_terms_are_found_by_their_fingerprints() -> None:
     (sums,) = (f for f in themes() if f.name == "sums")
     there = {(str(p.one.term), str(p.other.term)) for p in pairs(sums)}
@@ -94,6 +95,7 @@ def test_equal_terms_are_found_by_their_fingerprints() -> None:
     assert not any(str(p.one.term) == str(p.other.term) for p in pairs(sums))
 
 
+@pytest.mark.slow
 def test_what_follows_in_three_steps_is_left_out() -> None:
     """a - ((-b) - c) is b + (a + c): a difference of a difference, one of what is negated twice,
     and a sum in another order."""

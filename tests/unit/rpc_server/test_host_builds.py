@@ -46,6 +46,7 @@ def requests(count: int) -> tuple[MeasureRequest, ...]:
     )
 
 
+@pytest.mark.slow
 def test_boards_of_a_farm_run_what_the_host_built(tmp_path: Path) -> None:
     seen: list[int] = []
     with running_farm(tmp_path, 2, FIXED, ("--accept-objects",)) as farm:

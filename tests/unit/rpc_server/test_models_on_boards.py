@@ -116,6 +116,7 @@ def test_code_that_crashes_ends_the_run_and_not_the_board(board: BoardProcess) -
     assert run.outcome.peak_bytes > 1 << 20
 
 
+@pytest.mark.slow
 def test_a_tracker_lends_a_board_for_a_model(tmp_path: Path, capsys: Captured) -> None:
     with running_farm(tmp_path, 1, DEFAULT_EXECUTOR, ("--accept-objects",)) as farm:
         assert execute(["bench", "zoo:tiny", "--brief", "--device", farm.url]) == 0

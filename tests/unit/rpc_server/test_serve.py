@@ -58,6 +58,7 @@ def test_kill_minus_9_of_the_board_during_a_batch_loses_and_doubles_nothing() ->
         wait_until_gone(workers)
 
 
+@pytest.mark.slow
 def test_a_board_that_stays_away_loses_what_is_not_measured() -> None:
     with BoardProcess(executor=fakes.FAKE) as board:
         runner = RpcRunner(board.url, deadlines=Deadlines(reconnect_s=0.2))
