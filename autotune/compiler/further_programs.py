@@ -44,7 +44,10 @@ class FurtherPrograms:
 
     def __call__(self, sizes: Mapping[str, int]) -> CompiledModel | None:
         """None where no program is for these sizes, or none yet."""
-        region = tuple(self._around(symbol, size) for symbol, size in sizes.items())
+        sides = [self._around(symbol, size) for symbol, size in sizes.items()]
+        region = tuple(side for side in sides if side is not None)
+        if len(region) < len(sides):
+            return None
         with self._lock:
             if self._met.setdefault(region, dict(sizes)) == sizes and region not in self._made:
                 return None
@@ -57,15 +60,16 @@ class FurtherPrograms:
         fits = all(size in ranges[symbol] for symbol, size in sizes.items())
         return program.at(sizes) if fits else None
 
-    def _around(self, symbol: str, size: int) -> SizeRange:
-        """The sizes on the same side of the first program's, or these."""
+    def _around(self, symbol: str, size: int) -> SizeRange | None:
+        """The sizes on the same side of the first program's, or these; None of one between its
+        steps, which no range of another program has."""
         inside, every = self._within[symbol], self._ranges[symbol]
         if size < inside.least:
             return dataclasses.replace(every, most=min(every.most, inside.least - 1))
         if size > inside.most:
             steps = (inside.most - every.least) // every.step + 1
             return dataclasses.replace(every, least=every.least + steps * every.step)
-        return inside
+        return inside if size in inside else None
 
     def _program(self, ranges: Ranges) -> AnySizeProgram | None:
         try:

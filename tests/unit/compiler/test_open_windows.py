@@ -3,14 +3,18 @@ window sees, depths, and zeros beside arrays of the caller's; transforms of open
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import helper
 
 import autotune
+from autotune.compiler.further_programs import FurtherPrograms
 from autotune.frontend.onnx.importer import import_model
 from autotune.placement.partition import partition
 from autotune.runtime.sized import SizedModel
+from autotune.size_ranges import SizeRange
 from autotune.sizes import symbol
 from tests.unit.compiler.open_models import FLOAT, model_of, weight
 from tests.unit.compiler.test_open_exports import check, numbers, weights
@@ -153,3 +157,14 @@ def test_both_sides_of_a_branch_that_a_size_decides(monkeypatch: pytest.MonkeyPa
         want = np.maximum(x * x if size > 32 else -x, 0)
         np.testing.assert_allclose(compiled.run({"x": x})["y"], want, rtol=1e-6)
     assert made == [{"T": 32}]
+
+
+def test_sizes_between_steps_make_no_further_program() -> None:
+    """A program of the same range would not be for them, either."""
+    made: list[object] = []
+    every, even = SizeRange(least=1, most=100), SizeRange(least=2, most=100, step=2)
+    model: Any = None
+    make: Any = made.append
+    further = FurtherPrograms(model, {"T": every}, {"T": even}, make)
+    assert [further({"T": size}) for size in (15, 17, 19)] == [None] * 3
+    assert not made
