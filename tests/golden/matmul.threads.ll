@@ -378,7 +378,7 @@ L4:
 }
 @matmul_calls = global i64 0
 @matmul_run_data = internal global [6 x i64] zeroinitializer, align 64
-define internal void @matmul_run_job(i64 %thread, i64 %number) nounwind {
+define internal void @matmul_run_job(i64 %thread, i64 %number) alignstack(32) nounwind {
 entry:
   %w0 = getelementptr i64, ptr @matmul_run_data, i64 0
   %b0 = load ptr, ptr %w0

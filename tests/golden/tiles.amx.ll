@@ -209,7 +209,7 @@ L22:
   call void @llvm.x86.tilerelease()
   ret void
 }
-define void @tiles_run(ptr %args, i64 %repeats) nounwind {
+define void @tiles_run(ptr %args, i64 %repeats) alignstack(64) nounwind {
 entry:
   %s0 = getelementptr ptr, ptr %args, i64 0
   %b0 = load ptr, ptr %s0

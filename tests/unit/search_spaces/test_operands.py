@@ -116,3 +116,15 @@ def test_single_rows_of_a_batch_are_points_of_tiles(
     wanted = evaluate_task(case, arrays)
     error = np.abs(run_kernel(case, program, on, arrays) - wanted).max() / np.abs(wanted).max()
     assert error < (3e-2 if config["algorithm"] == "bf16" else 1e-5)
+
+
+@pytest.mark.parametrize(("vectors", "points"), [(8, 3), (4, 7)])
+def test_what_just_fits_into_registers_is_not_unrolled(vectors: int, points: int) -> None:
+    # LLVM mixes the steps, and the sums then lie on the stack: up to 2.7 times as slow.
+    case = product(1, 21 * 8, 64, 256)
+    on = dataclasses.replace(host(), vector_bytes=64, vector_registers=32)
+    rule = rule_for(case, on)
+    settled = {"algorithm": "direct", "lanes": 16, "vectors": vectors, "tile_w": points}
+    assert cost_model.default(case, Machine.of(on), rule, settled)["unroll"] == 1
+    roomy = settled | {"vectors": 4, "tile_w": 5}
+    assert cost_model.default(case, Machine.of(on), rule, roomy)["unroll"] > 1
