@@ -89,11 +89,11 @@ def tile_efficiency(
     )
     cycles = np.maximum(cycles, total * panel_cycles(machine, configs, points, vectors, depth))
     lanes = machine.target.takes_lanes
-    # Where no operand comes from memory, none is late. LLVM mixes the steps of an unrolled
-    # reduction, and what would just fit then spills in a third of the tiles.
+    # Where no operand comes from memory, none is late. Nor where steps are unrolled: LLVM mixes
+    # them, and in a third of the tiles what would just fit lies on the stack.
+    registers = machine.target.vector_registers + (0 if lanes else over)
     late = np.where(configs["unroll"] > 1, 0, 0 if lanes else over)
-    registers = machine.target.vector_registers + late
-    one = points * vectors + vectors + 1 > registers
+    one = points * vectors + vectors + 1 > machine.target.vector_registers + late
     taste = np.where(one, SPILL_COST, 0.0)
     if broadcasts_apart(machine.target):
         wander = (vectors == 1) & (configs["unroll"] > 1)
