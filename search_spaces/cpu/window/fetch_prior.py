@@ -40,7 +40,7 @@ PAIRED_LINE_COST = 0.5
 where blocks are outermost: lines come in pairs."""
 ROW_START_COST = 0.4
 """Vectors fetched more as rows begin, where blocks of channels are outermost."""
-SHORT_BLOCK_COST = 0.85
+SHORT_BLOCK_COST = 1.3
 """Vectors fetched more for each vector that a block of channels is short of."""
 
 

@@ -32,7 +32,7 @@ MASK_CYCLES = 2.0
 """Cycles to compute a mask where it is used."""
 MASK_REGISTERS = 7
 """Masks that are kept."""
-CROWDED_COST = 0.7
+CROWDED_COST = 1.4
 """Share of the arithmetic that each register too many adds, over all registers."""
 SLIDING_REGISTERS = 8
 """Registers beside terms that were computed ahead."""
@@ -136,16 +136,14 @@ def _arithmetic_cycles(
 
 def _loaded(task: Task, w: WindowShape, machine: Machine, configs: Configs, t: _Tiles) -> Column:
     """Vectors loaded per vector of results: data, and weights that do not stay in registers."""
-    often, terms = math.prod(w.around.values()), math.prod(e for _, e in w.reduce)
-    fit = t.tile["channel"] * terms + t.sums <= machine.target.vector_registers
-    outermost = configs["order"] == "channels_first"
-    stay = t.weights_kept | (~t.rolled & outermost & w.unrolled & fit)
+    often = math.prod(w.around.values())
     once = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)} | dict.fromkeys(w.around, 1.0)
     loads = np.zeros(len(t.down))
     for access in _reads(task, w):
         if not _moves_by_row(access):
             taken = often * spans(access, t.tile, t.extents, once)
-            loads = loads + np.where(stay, 0.0, taken)
+            # LLVM loads them again for each tile, wherever the loops over these are.
+            loads = loads + np.where(t.weights_kept, 0.0, taken)
             continue
         taken = often * spans(access, t.whole, t.extents, once)
         if "slide" in configs:
