@@ -16,7 +16,8 @@ from autotune.memory import Bytes, physical_bytes, zeroed_block
 from autotune.runtime.host import check_host
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession
-from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
+from autotune.runtime.open_code import OpenCalls, OpenCode
+from autotune.runtime.open_image import OpenImage
 from autotune.runtime.session import NOWHERE
 from autotune.runtime.watched import WatchedWords
 from autotune.types import Array
@@ -131,10 +132,8 @@ class OpenSession(NativeSession):
             self._arenas.give(block)
 
     def _begin(self) -> Bytes:
-        image = self._calls.image
-        end = image.arena_bytes + image.workspace_bytes
-        block = self._arenas.take(end)
-        self._lie_in(block[: image.arena_bytes], block[image.arena_bytes : end])
+        block = self._arenas.take(self._calls.image.arena_bytes)
+        self._lie_in(block, block)
         return block
 
     def _own_blocks(self) -> tuple[Bytes, Bytes]:
@@ -165,7 +164,7 @@ class AnySizeProgram:
         code = self._loaded()
         calls = code.at(sizes)
         image = calls.image
-        needed = image.arena_bytes + image.workspace_bytes + sum(image.output_bytes)
+        needed = image.arena_bytes + sum(image.output_bytes)
         if needed > self._room:
             said = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
             check_bytes(f"a run at {said}", needed, self._room)
@@ -192,6 +191,6 @@ class AnySizeProgram:
         share = self._room // RESERVED_SHARE
         if math.prod(most.values()) > COUNTABLE:
             return share
-        images = [code.at(most, number).image for number in range(len(code.plans))]
-        wanted = max(image.arena_bytes + image.workspace_bytes for image in images)
+        plans = range(len(code.plans))
+        wanted = max(code.at(most, number).image.arena_bytes for number in plans)
         return max(0, min(wanted, share))

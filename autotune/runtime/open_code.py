@@ -1,0 +1,120 @@
+"""The native code of a program for any sizes, in memory. In: an OpenImage and its library. Out:
+the calls of the model at given sizes, and where its values lie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.codegen.base import CONTROL, Library
+from autotune.codegen.llvm.arrangement import GIVEN, SCRATCH_ARRAYS
+from autotune.runtime.image import WORKSPACE, ModelImage
+from autotune.runtime.open_image import ARRANGEMENT, TABLE, OpenImage, OpenPlan, Words
+
+
+class _LoadedPlan:
+    """A plan's functions in memory, and what they read."""
+
+    def __init__(self, plan: OpenPlan, library: Library) -> None:
+        self.plan = plan
+        self.pointers = plan.table.pointers
+        self.calls, self.width = len(plan.table.choices), plan.table.words.shape[1]
+        self._given, self._kept = _given(plan, library)
+        self.given = self._given.ctypes.data
+        """Address of what the native function reads."""
+        blocks = len(plan.arena.first)
+        self.values = plan.rows + 1
+        self.work = self.values + SCRATCH_ARRAYS * (blocks + self.calls)
+        """Words that it works in, those of rows first."""
+
+
+def _given(plan: OpenPlan, library: Library) -> tuple[Words, list[Words]]:
+    """The words of `GIVEN`, and the arrays that they point to."""
+    table, arena = plan.table, plan.arena
+    words = table.words.copy()
+    addresses = {name: library.address(name) for name in table.kernels} | CONTROL
+    words[:, 0] = [addresses[name] for name in table.drivers]
+    width = words.shape[1]
+    filled = np.zeros((len(words), (width - 2) // 2), np.int64)
+    lines, places = np.divmod(table.filled[0], width)
+    filled[lines, (places - 2) // 2] = table.filled[1]
+    arrays = {
+        "lines": table.choices, "strips": table.strips, "seconds": table.seconds.view(np.int64),
+        "extents": table.extents, "lengths": table.lengths, "works": table.workspace,
+        "words": words, "filled": filled, "numbers": arena.numbers, "first": arena.first,
+        "last": arena.last, "starts": arena.starts, "sized": arena.sized, "moved": arena.moved,
+    }  # fmt: skip
+    kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    known = {
+        "amounts": library.address(plan.amounts), "rows": plan.rows, "calls": len(table.choices),
+        "choices": table.choices.shape[1], "limits": table.extents.shape[1], "width": width,
+        "blocks": len(arena.first), "sizes": len(arena.sized), "moves": len(arena.moved),
+        "workspace": WORKSPACE, **{name: array.ctypes.data for name, array in kept.items()},
+    }  # fmt: skip
+    return np.array([known[name] for name in GIVEN], np.int64), list(kept.values())
+
+
+class OpenCode:
+    """An image's functions in memory."""
+
+    def __init__(self, image: OpenImage, library: Library) -> None:
+        self.image, self.library = image, library
+        self.plans = tuple(_LoadedPlan(plan, library) for plan in image.plans)
+        word, pointer = ctypes.c_int64, ctypes.c_void_p
+        table = ctypes.CFUNCTYPE(None, pointer, word, word, pointer)
+        self.table_address = library.address(TABLE)
+        self.run_table = table(self.table_address)
+        arrange = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, pointer, pointer)
+        self._arrange = arrange(library.address(ARRANGEMENT))
+        self._plan_at = image.choice.asked() if image.choice is not None else None
+        self._pointers = image.pointers
+
+    def at(self, sizes: Mapping[str, int], number: int | None = None) -> OpenCalls:
+        """The model at these sizes, by name, by the plan for them or the one of that number."""
+        image = self.image
+        counts = np.array([u.count(sizes[u.name]) for u in image.units], np.int64)
+        if number is None:
+            number = self._plan_at(counts) if self._plan_at is not None else 0
+        loaded = self.plans[number]
+        plan = loaded.plan
+        work = np.empty(loaded.work, np.int64)
+        table = np.empty((loaded.calls, loaded.width), np.int64)
+        begin = work.ctypes.data
+        scratch = begin + work.itemsize * loaded.values
+        self._arrange(counts.ctypes.data, loaded.given, begin, table.ctypes.data, scratch)
+        known = work[: loaded.values].tolist()
+        return OpenCalls(
+            image=ModelImage(
+                name=image.name,
+                target=image.target,
+                inputs=tuple([port.at(known) for port in plan.inputs]),
+                outputs=tuple([port.at(known) for port in plan.outputs]),
+                output_bytes=tuple([known[row] for row in plan.output_bytes]),
+                kernels=(),
+                arena_bytes=known[-1],
+                workspace_bytes=0,
+                versions=image.versions,
+                objects=(),
+                constants=image.constants,
+            ),
+            counts=counts,
+            table=table,
+            slots=max(0, loaded.pointers - self._pointers),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCalls:
+    """A model at one set of sizes: its image without kernels, and the table to run."""
+
+    image: ModelImage
+    """Workspaces lie in its arena."""
+    counts: Words
+    """Counts of the units, as kernels read them."""
+    slots: int
+    """Pointers behind that to the counts, which the table itself makes."""
+    table: Words
