@@ -12,11 +12,16 @@ import numpy as np
 
 from autotune.codegen.base import CONTROL, Library
 from autotune.codegen.llvm.arrangement import GIVEN, SCRATCH_ARRAYS
-from autotune.runtime.image import WORKSPACE, ModelImage
+from autotune.memory import address
+from autotune.runtime.image import FIRST_INPUT, WORKSPACE, ModelImage
 from autotune.runtime.open_image import ARRANGEMENT, TABLE, OpenImage, OpenPlan, Words
+from autotune.stored import stored_as
+from autotune.types import ITEM_BYTES
+
+WORD_BYTES = 8
 
 
-class _LoadedPlan:
+class LoadedPlan:
     """A plan's functions in memory, and what they read."""
 
     def __init__(self, plan: OpenPlan, library: Library) -> None:
@@ -30,6 +35,18 @@ class _LoadedPlan:
         self.values = plan.rows + 1
         self.work = self.values + SCRATCH_ARRAYS * (blocks + self.calls)
         """Words that it works in, those of rows first."""
+        self.kinds = [(port.name, np.dtype(stored_as(port.dtype))) for port in plan.inputs]
+        """Names of the inputs, and numpy's types."""
+        self.items = [
+            (ITEM_BYTES[port.dtype], np.dtype(stored_as(port.dtype))) for port in plan.outputs
+        ]
+        """Of the outputs bytes of an element, and numpy's types."""
+        first = FIRST_INPUT + len(plan.inputs)
+        own = list(range(first, first + len(plan.output_bytes)))
+        self.simple = [port.base for port in plan.outputs] == own and not any(
+            port.declared for port in plan.outputs
+        )
+        """Whether each output has a buffer, and is of the type that it is said to have."""
 
 
 def _given(plan: OpenPlan, library: Library) -> tuple[Words, list[Words]]:
@@ -63,7 +80,7 @@ class OpenCode:
 
     def __init__(self, image: OpenImage, library: Library) -> None:
         self.image, self.library = image, library
-        self.plans = tuple(_LoadedPlan(plan, library) for plan in image.plans)
+        self.plans = tuple(LoadedPlan(plan, library) for plan in image.plans)
         word, pointer = ctypes.c_int64, ctypes.c_void_p
         table = ctypes.CFUNCTYPE(None, pointer, word, word, pointer)
         self.table_address = library.address(TABLE)
@@ -73,20 +90,28 @@ class OpenCode:
         self._plan_at = image.choice.asked() if image.choice is not None else None
         self._pointers = image.pointers
 
-    def at(self, sizes: Mapping[str, int], number: int | None = None) -> OpenCalls:
+    @property
+    def most_pointers(self) -> int:
+        """Those that a run takes, by whatever plan."""
+        return max(self._pointers, *(loaded.pointers for loaded in self.plans))
+
+    def arranged(self, sizes: Mapping[str, int], number: int | None = None) -> Arranged:
         """The model at these sizes, by name, by the plan for them or the one of that number."""
         image = self.image
-        counts = np.array([u.count(sizes[u.name]) for u in image.units], np.int64)
+        counts = np.array([unit.count(sizes[unit.name]) for unit in image.units], np.int64)
         if number is None:
             number = self._plan_at(counts) if self._plan_at is not None else 0
         loaded = self.plans[number]
-        plan = loaded.plan
         work = np.empty(loaded.work, np.int64)
         table = np.empty((loaded.calls, loaded.width), np.int64)
-        begin = work.ctypes.data
-        scratch = begin + work.itemsize * loaded.values
-        self._arrange(counts.ctypes.data, loaded.given, begin, table.ctypes.data, scratch)
-        known = work[: loaded.values].tolist()
+        begin = address(work)
+        scratch = begin + WORD_BYTES * loaded.values
+        self._arrange(address(counts), loaded.given, begin, address(table), scratch)
+        return Arranged(loaded, counts, table, work[: loaded.values].tolist())
+
+    def calls(self, arranged: Arranged) -> OpenCalls:
+        """The same with a model's image."""
+        image, known, plan = self.image, arranged.known, arranged.loaded.plan
         return OpenCalls(
             image=ModelImage(
                 name=image.name,
@@ -95,16 +120,36 @@ class OpenCode:
                 outputs=tuple([port.at(known) for port in plan.outputs]),
                 output_bytes=tuple([known[row] for row in plan.output_bytes]),
                 kernels=(),
-                arena_bytes=known[-1],
+                arena_bytes=arranged.arena_bytes,
                 workspace_bytes=0,
                 versions=image.versions,
                 objects=(),
                 constants=image.constants,
             ),
-            counts=counts,
-            table=table,
-            slots=max(0, loaded.pointers - self._pointers),
+            counts=arranged.counts,
+            table=arranged.table,
+            slots=max(0, arranged.loaded.pointers - self._pointers),
         )
+
+
+class Arranged:
+    """What the native code makes of a set of sizes."""
+
+    __slots__ = ("counts", "known", "loaded", "table")
+
+    def __init__(self, loaded: LoadedPlan, counts: Words, table: Words, known: list[int]) -> None:
+        """`counts`: of the units, as kernels read them; `table`: lines to run; `known`: the values
+        of rows."""
+        self.loaded, self.counts, self.table, self.known = loaded, counts, table, known
+
+    @property
+    def arena_bytes(self) -> int:
+        """What a run works in."""
+        return self.known[-1]
+
+    @property
+    def output_bytes(self) -> int:
+        return sum([self.known[row] for row in self.loaded.plan.output_bytes])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 and where in one block of memory values and workspaces lie.
 
 void NAME(ptr counts, ptr given, ptr values, ptr table, ptr scratch): `given` has the words that
-`GIVEN` names. Rows are worked out of `counts` into `values`; of a call's lines the one that is
-predicted to take least is chosen, and copied into `table` with its distances. Blocks, and what the
-chosen lines work in, are placed as `autotune.placement.memory_plan` places them: in a few orders,
-each in the smallest gap that holds it, until no more memory is taken than is alive at once. Rows
-of where blocks begin are moved there; where nothing is gained, blocks stay as they are stacked,
-and workspaces lie above them. The last row gets the bytes of all.
+`GIVEN` names. Rows are worked out of `counts` into `values`. Of a call's lines the one that is
+predicted to take least is chosen, of nearly equal ones that which works in less memory, and copied
+into `table` with its distances. Blocks, and what the chosen lines work in, are placed as
+`autotune.placement.memory_plan` places them: in a few orders, each in the smallest gap that holds
+it, until no more memory is taken than is alive at once. Rows of where blocks begin are moved
+there; where nothing is gained, blocks stay as they are stacked, and workspaces lie above them. The
+last row gets the bytes of all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ PROMOTIONS = 4
 """Orders that are tried after each of the two first ones."""
 CLOSE = 64
 """Divisor of the bytes alive at once that gives what a plan may take beyond them."""
+CROWDING = 0.03125
+"""Share of its time that a line counts longer if it works in as much memory as all values take, or
+more: predictions are not better than that (chosen)."""
 _LIFE_BITS = 46
 """Bits of a key below those of how long a block lives: its bytes."""
 _MOST = (1 << 62) - 1
@@ -110,7 +114,8 @@ class _Arrangement:
                 strips = f.load("%values", f.load(at["strips"], line))
                 each = f.load(at["seconds"], line, "double")
                 many = f.value(f"sitofp i64 {strips} to double")
-                cost = f.value(f"fmul double {many}, {each}")
+                alone = f.value(f"fmul double {many}, {each}")
+                cost = f.value(f"fmul double {alone}, {self._crowding(line)}")
                 with f.when(f.value(f"fcmp olt double {cost}, {f.load(least, kind='double')}")):
                     fits = self._fits(line)
                     with f.when(f.value(f"icmp ne i64 {f.load(fits)}, 0")):
@@ -131,6 +136,22 @@ class _Arrangement:
                 f.store(life, self._last, block)
                 f.store(f.value(f"add i64 {block}, 1"), self._blocks)
         return works
+
+    def _crowding(self, line: str) -> str:
+        """How much longer a line counts for what it works in."""
+        f = self._f
+        nbytes = f.load("%values", f.load(self._at["works"], line))
+        values = f.load("%values", self._given["rows"])
+        less = f.value(f"icmp slt i64 {nbytes}, {values}")
+        counted = f.value(f"select i1 {less}, i64 {nbytes}, i64 {values}")
+        some = f.value(f"icmp sgt i64 {values}, 1")
+        whole = f.value(f"select i1 {some}, i64 {values}, i64 1")
+        share = f.value(
+            f"fdiv double {f.value(f'sitofp i64 {counted} to double')}, "
+            f"{f.value(f'sitofp i64 {whole} to double')}"
+        )
+        more = f.value(f"fmul double {share}, {CROWDING}")
+        return f.value(f"fadd double {more}, 1.0")
 
     def _fits(self, line: str) -> str:
         """The variable that is 0 where an extent is shorter than the line's strip."""
