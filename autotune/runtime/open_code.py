@@ -40,7 +40,7 @@ class LoadedPlan:
         self.items = [
             (ITEM_BYTES[port.dtype], np.dtype(stored_as(port.dtype))) for port in plan.outputs
         ]
-        """Of the outputs bytes of an element, and numpy's types."""
+        """Bytes of an element, and numpy's type, by output."""
         first = FIRST_INPUT + len(plan.inputs)
         own = list(range(first, first + len(plan.output_bytes)))
         self.simple = [port.base for port in plan.outputs] == own and not any(

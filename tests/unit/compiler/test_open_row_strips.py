@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -20,7 +23,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.strips.open_rows import OpenRowStrips
 from autotune.graph.strips.rows import RowStrips
 from autotune.request import CompileRequest
-from autotune.runtime.image_file import image_bytes, read_any_image
+from autotune.runtime.image_file import image_bytes, read_any_image, save
 from autotune.runtime.open_image import OpenImage, PlanChoice
 from autotune.runtime.sized import SizedModel
 from autotune.size_ranges import size_ranges
@@ -90,6 +93,21 @@ def test_strips_compute_what_onnx_runtime_does() -> None:
     shapes = ((2, 3, 96, 48),)
     least, most = (m._anywhere(shapes).image.arena_bytes for m in (model, whole))
     assert least < most
+
+
+def test_a_program_of_an_earlier_format_is_refused(tmp_path: Path) -> None:
+    """Its native code does not place values by itself."""
+    kept, earlier = tmp_path / "net.model", tmp_path / "earlier.model"
+    save(in_strips(), kept)
+    with zipfile.ZipFile(kept) as archive, zipfile.ZipFile(earlier, "w") as other:
+        for name in archive.namelist():
+            data = archive.read(name)
+            if name == "manifest.json":
+                data = json.dumps({**json.loads(data), "format_version": 2}).encode()
+            if name != "check":
+                other.writestr(name, data)
+    with pytest.raises(ArtifactError, match="of format version 2, this version reads 3; compile"):
+        read_any_image(earlier)
 
 
 def test_results_that_stay_in_the_cache_stay_whole() -> None:
