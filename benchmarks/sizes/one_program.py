@@ -9,10 +9,11 @@ that are kept: it can be stopped and gone on with.
 Networks, ranges and drawn sizes are those of `any_size.py`. `--prepare` compiles what the folder
 does not hold yet: the program, and the network at each size alone. Then sizes that have no row are
 timed, by processor time, until `--seconds` have gone by: the program and the compile for the size
-alone in turns, and with `--peers` ONNX Runtime and OpenVINO with dynamic shapes among them. A row has the least time
-of each; first calls over second ones are of a size as if the program had never met it, after a run
-of another size, in the median of five. `--table` prints a row of a Markdown table per network.
-Each program is run once at the largest of the sizes first, so that its arena has memory.
+alone in turns, and with `--peers` ONNX Runtime and OpenVINO with dynamic shapes among them. A row
+has the least time of each; first calls over second ones are of a size as if the program had never
+met it, after a run of another size, in the median of five. `--table` prints a row of a Markdown
+table per network. Each program is run once at the largest of the sizes first, so that its arena
+has memory.
 """
 
 from __future__ import annotations
