@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autotune.codegen.c.amount import amounts_lines
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
-from autotune.codegen.llvm.arrangement import arrangement_text
+from autotune.codegen.llvm.arrangement import arrangement_text, nearest_text
 from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.llvm.table import table_text
 from autotune.compiler.constants import SharedConstants, aligned, packed_bytes
@@ -23,6 +23,7 @@ from autotune.placement.types import Partition
 from autotune.runtime.open_image import (
     AMOUNTS,
     ARRANGEMENT,
+    NEAREST,
     TABLE,
     CallTable,
     OpenImage,
@@ -140,7 +141,7 @@ def _calls_text(table: CallTable, target: Target) -> str:
     """The functions that choose and make the calls; WebAssembly's code has numbers for addresses,
     and chooses as it is exported."""
     if not target.is_wasm:
-        return table_text(TABLE) + arrangement_text(ARRANGEMENT)
+        return table_text(TABLE) + arrangement_text(ARRANGEMENT) + nearest_text(NEAREST)
     declared = [f"declare void @{name}(ptr, i64)\n" for name in table.kernels]
     return "".join(declared) + table_text(TABLE, tuple(table.numbered))
 

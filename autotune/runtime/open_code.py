@@ -5,6 +5,8 @@ the calls of the model at given sizes, and where its values lie.
 from __future__ import annotations
 
 import ctypes
+import math
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +16,15 @@ from autotune.codegen.base import CONTROL, Library
 from autotune.codegen.llvm.arrangement import GIVEN, SCRATCH_ARRAYS
 from autotune.memory import address
 from autotune.runtime.image import FIRST_INPUT, WORKSPACE, ModelImage
-from autotune.runtime.open_image import ARRANGEMENT, TABLE, OpenImage, OpenPlan, Words
+from autotune.runtime.open_image import (
+    ARRANGEMENT,
+    NEAREST,
+    TABLE,
+    OpenImage,
+    OpenPlan,
+    PlanChoice,
+    Words,
+)
 from autotune.stored import stored_as
 from autotune.types import ITEM_BYTES
 
@@ -87,7 +97,7 @@ class OpenCode:
         self.run_table = table(self.table_address)
         arrange = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, pointer, pointer)
         self._arrange = arrange(library.address(ARRANGEMENT))
-        self._plan_at = image.choice.asked() if image.choice is not None else None
+        self._nearest = _Nearest(image.choice, library) if image.choice is not None else None
         self._pointers = image.pointers
 
     @property
@@ -100,7 +110,7 @@ class OpenCode:
         image = self.image
         counts = np.array([unit.count(sizes[unit.name]) for unit in image.units], np.int64)
         if number is None:
-            number = self._plan_at(counts) if self._plan_at is not None else 0
+            number = self._nearest.number(counts) if self._nearest is not None else 0
         loaded = self.plans[number]
         work = np.empty(loaded.work, np.int64)
         table = np.empty((loaded.calls, loaded.width), np.int64)
@@ -130,6 +140,23 @@ class OpenCode:
             table=arranged.table,
             slots=max(0, arranged.loaded.pointers - self._pointers),
         )
+
+
+class _Nearest:
+    """`PlanChoice.at`, natively: caches hold nothing of numpy's when it is asked."""
+
+    def __init__(self, choice: PlanChoice, library: Library) -> None:
+        self._tried, self._plans = np.log1p(choice.counts), choice.plans.tolist()
+        word, pointer = ctypes.c_int64, ctypes.c_void_p
+        nearest = ctypes.CFUNCTYPE(word, pointer, pointer, word, word)
+        self._nearest = nearest(library.address(NEAREST))
+        self._points = (address(self._tried), *self._tried.shape)
+
+    def number(self, counts: Words) -> int:
+        points, tried, units = self._points
+        wanted = array("d", map(math.log1p, counts.tolist()))
+        found = self._nearest(points, wanted.buffer_info()[0], tried, units)
+        return int(self._plans[found])
 
 
 class Arranged:

@@ -10,7 +10,7 @@ lines, the one that is predicted to take least is run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,10 @@ from autotune.size_ranges import OpenTypes
 from autotune.target import Target
 from autotune.types import TensorType
 
-AMOUNTS, TABLE, ARRANGEMENT = "model_amounts", "model_table", "model_arrangement"
-"""Symbols of the native functions; the last one where a program runs by itself, not exported."""
+AMOUNTS, TABLE = "model_amounts", "model_table"
+"""Symbols of the native functions."""
+ARRANGEMENT, NEAREST = "model_arrangement", "model_nearest"
+"""The same of those that only a program has which is not exported."""
 Words = npt.NDArray[np.int64]
 _NOT_WORDS = ("drivers", "seconds")
 
@@ -180,17 +182,8 @@ class PlanChoice:
 
     def at(self, counts: Words) -> int:
         """The number of the plan for such counts."""
-        return self.asked()(counts)
-
-    def asked(self) -> Callable[[Words], int]:
-        """`at`, with what is the same for all counts worked out."""
-        tried, plans = np.log1p(self.counts), self.plans.tolist()
-
-        def at(counts: Words) -> int:
-            far = tried - np.log1p(counts)
-            return int(plans[np.einsum("ij,ij->i", far, far).argmin()])
-
-        return at
+        far = np.log1p(self.counts) - np.log1p(counts)
+        return int(self.plans[np.einsum("ij,ij->i", far, far).argmin()])
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> PlanChoice:

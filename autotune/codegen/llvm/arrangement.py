@@ -39,6 +39,7 @@ more: predictions are not better than that (chosen)."""
 _LIFE_BITS = 46
 """Bits of a key below those of how long a block lives: its bytes."""
 _MOST = (1 << 62) - 1
+_INFINITE = "0x7FF0000000000000"
 
 
 def arrangement_text(symbol: str) -> str:
@@ -46,6 +47,29 @@ def arrangement_text(symbol: str) -> str:
     head = f"define void @{symbol}(ptr %counts, ptr %given, ptr %values, ptr %table, ptr %scratch)"
     f = Routine(f"{head} nounwind")
     _Arrangement(f).write()
+    return "\n".join([*f.lines(), ""])
+
+
+def nearest_text(symbol: str) -> str:
+    """i64 NAME(ptr points, ptr wanted, i64 count, i64 width): which of `count` points of `width`
+    doubles is nearest to the one that is wanted, the first of several."""
+    f = Routine(f"define i64 @{symbol}(ptr %points, ptr %wanted, i64 %count, i64 %width) nounwind")
+    nearest, least = f.local(0), f.local(_INFINITE, "double")
+    with f.times("%count") as number:
+        point = f.place("%points", f.value(f"mul i64 {number}, %width"))
+        far = f.local("0.0", "double")
+        with f.times("%width") as axis:
+            one, other = (f.load(at, axis, "double") for at in (point, "%wanted"))
+            apart = f.value(f"fsub double {one}, {other}")
+            square = f.value(f"fmul double {apart}, {apart}")
+            f.store(
+                f.value(f"fadd double {f.load(far, kind='double')}, {square}"), far, kind="double"
+            )
+        found = f.load(far, kind="double")
+        with f.when(f.value(f"fcmp olt double {found}, {f.load(least, kind='double')}")):
+            f.store(found, least, kind="double")
+            f.store(number, nearest)
+    f.give(f"i64 {f.load(nearest)}")
     return "\n".join([*f.lines(), ""])
 
 
@@ -108,7 +132,7 @@ class _Arrangement:
         with f.times(given["calls"]) as call:
             several = f.place(at["lines"], f.value(f"mul i64 {call}, {given['choices']}"))
             chosen = f.local(f.load(several))
-            least = f.local("0x7FF0000000000000", "double")
+            least = f.local(_INFINITE, "double")
             with f.times(given["choices"]) as number:
                 line = f.load(several, number)
                 strips = f.load("%values", f.load(at["strips"], line))
