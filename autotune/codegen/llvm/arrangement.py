@@ -202,8 +202,8 @@ class _Arrangement:
             line = f.load(row)
             words = f.place(at["words"], f.value(f"mul i64 {line}, {width}"))
             filled = f.place(at["filled"], f.value(f"mul i64 {line}, {many}"))
-            f.store(f.load(words, 0), row, 0)
-            f.store(f.load(words, 1), row, 1)
+            with f.times(width) as number:  # the table runs on words behind the arguments, too
+                f.store(f.load(words, number), row, number)
             works = f.local(end)
             nbytes = f.load("%values", f.load(at["works"], line))
             wanted = f.value(f"icmp sgt i64 {nbytes}, 0")
@@ -217,7 +217,6 @@ class _Arrangement:
                 pair = f.value(f"add i64 {f.value(f'shl i64 {argument}, 1')}, 2")
                 behind = f.value(f"add i64 {pair}, 1")
                 base = f.load(words, pair)
-                f.store(base, row, pair)
                 distance = f.load("%values", f.load(filled, argument))
                 own_block = f.value(f"icmp eq i64 {base}, {given['workspace']}")
                 f.store(

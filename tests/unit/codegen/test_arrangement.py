@@ -72,7 +72,7 @@ def arranged(case: Case, size: int) -> Found:
 
     flat = [line for several in case.lines for line in several]
     choices = np.arange(len(flat)).reshape(CALLS, -1)
-    words, filled = np.zeros((len(flat), 2 + 2 * 3), np.int64), []
+    words, filled = np.zeros((len(flat), 2 + 2 * 4), np.int64), []
     for number in range(len(flat)):
         call = number // choices.shape[1]
         args = (ARENA, row(0, call)), (WORKSPACE, row(0)), (ARENA, row(number))
@@ -122,11 +122,12 @@ def arranged(case: Case, size: int) -> Found:
     plain = ctypes.CFUNCTYPE(None, pointer, pointer)(library.address(AMOUNTS))
     plain(address(counts), address(work))
     stacked = int(work[len(rows)])
-    out = np.empty((loaded.calls, loaded.width), np.int64)
+    out = np.full((loaded.calls, loaded.width), -1, np.int64)
     arrange = ctypes.CFUNCTYPE(None, *[pointer] * 5)(library.address(ARRANGEMENT))
     scratch = address(work) + WORD_BYTES * loaded.values
     arrange(address(counts), loaded.given, address(work), address(out), scratch)
     known = work.tolist()
+    assert not out[:, 8:].any()
     assert out[:, 3].tolist() == [known[at] for at in starts[:CALLS]]
     return Found(
         starts=[known[at] for at in starts],
