@@ -145,7 +145,7 @@ class OpenSession(NativeSession):
         return NO_BYTES, NO_BYTES
 
 
-class Runs:
+class SharedRuns:
     """What runs at all sizes share."""
 
     def __init__(self, code: OpenCode, arenas: Arenas) -> None:
@@ -169,7 +169,7 @@ class AnySizeProgram:
         self.quantization: Quantization | None = None
         """How accurate it is, of one compiled for int8; the compiler sets it."""
         self._library, self._room = library, physical_bytes()
-        self._runs: Runs | None = None
+        self._runs: SharedRuns | None = None
 
     def at(self, sizes: Mapping[str, int]) -> CompiledModel:
         """The model at these sizes, as `run_at`."""
@@ -200,14 +200,14 @@ class AnySizeProgram:
         if self._runs is not None:
             self._runs.pool.close()
 
-    def _loaded(self) -> Runs:
+    def _loaded(self) -> SharedRuns:
         if self._runs is None:
             check_host(self.image.target, f"model {self.image.name}")
             from autotune.codegen.loader import load  # a model only saved needs no code
 
             library = self._library or load(self.image.objects, self.image.target)
             code = OpenCode(self.image, library)
-            self._runs = Runs(code, Arenas(self._reserved_bytes(code)))
+            self._runs = SharedRuns(code, Arenas(self._reserved_bytes(code)))
         return self._runs
 
     def _reserved_bytes(self, code: OpenCode) -> int:

@@ -21,7 +21,7 @@ from autotune.types import Array, dense_strides
 
 if TYPE_CHECKING:
     from autotune.runtime.model import CompiledModel
-    from autotune.runtime.open_model import Runs
+    from autotune.runtime.open_model import SharedRuns
 
 Output = tuple[str, tuple[int, ...], np.dtype[Any]]
 
@@ -44,7 +44,7 @@ class OpenRun:
     __slots__ = ("_arranged", "_make", "_model", "_outputs", "_runs", "_table")
 
     def __init__(
-        self, arranged: Arranged, runs: Runs, make: Callable[[Arranged], CompiledModel]
+        self, arranged: Arranged, runs: SharedRuns, make: Callable[[Arranged], CompiledModel]
     ) -> None:
         self._arranged, self._runs, self._make = arranged, runs, make
         self._model: CompiledModel | None = None
