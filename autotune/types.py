@@ -82,8 +82,9 @@ class TensorType:
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
             raise ValueError(f"dtype must be one of {', '.join(ITEM_BYTES)}, got {self.dtype!r}")
-        if any(not (is_size(e) or isinstance(e, int)) or e < 0 for e in self.shape):
-            raise ValueError(f"shape must be non-negative integers, got {self.shape}")
+        for extent in self.shape:  # no generator: types are made for each new size of a model
+            if not (isinstance(extent, int) or is_size(extent)) or extent < 0:
+                raise ValueError(f"shape must be non-negative integers, got {self.shape}")
 
     @property
     def size(self) -> int:

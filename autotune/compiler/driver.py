@@ -68,7 +68,11 @@ def partition_with(request: CompileRequest, target: Target, log: LogStore | None
 def load_checked(request: CompileRequest, *, fits: bool) -> Graph:
     """The request's graph as it is in its file. `fits`: it is run on this machine. Raises
     ModelError where it does not fit into its memory."""
-    graph = load_model(request.model, request.shapes)
+    return checked_graph(load_model(request.model, request.shapes), request, fits=fits)
+
+
+def checked_graph(graph: Graph, request: CompileRequest, *, fits: bool) -> Graph:
+    """A graph of fixed sizes, as `load_checked` gives it."""
     size_ranges(request.ranges, ())
     if fits:
         room.check_model(graph, physical_bytes())

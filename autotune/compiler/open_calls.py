@@ -27,6 +27,8 @@ class CallLines:
     """Names of the units."""
     target: Target
     lines: list[Sequence[TableLine]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """By lines, the number of the call that they are of, or -1."""
     objects: dict[str, bytes] = field(default_factory=dict)
     """By symbol."""
     _begun: list[tuple[Repeat, int]] = field(default_factory=list)
@@ -34,29 +36,34 @@ class CallLines:
     _cleared: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Fills `lines` and `objects`."""
+        """Fills `lines`, their `numbers` and `objects`."""
         for number, call in enumerate(self.partition.calls):
             for repeat in self.partition.repeats:
                 if repeat.first == number:
                     self._begin(repeat)
             self._clear(number, number)
-            self.lines.append(self.linker.lines(call, self.kernels[call.task]))
+            self._more(self.linker.lines(call, self.kernels[call.task]), number)
             self.objects.update((made.symbol, made.code) for made in self.kernels[call.task])
             while self._begun and self._begun[-1][0].last == number:
                 self._end()
+
+    def _more(self, lines: Sequence[TableLine], number: int = -1) -> None:
+        self.lines.append(lines)
+        self.numbers.append(number)
 
     def _begin(self, repeat: Repeat) -> None:
         """Halos that live through all trips are zeroed before the first one."""
         self._clear(repeat.first, repeat.last)
         if _may_be_none(repeat):
-            self.lines.append(())  # known when the last line is
-        self.lines.append([self.linker.begun(repeat)])
+            self._more(())  # known when the last line is
+        self._more([self.linker.begun(repeat)])
         self._begun.append((repeat, len(self.lines)))
 
     def _end(self) -> None:
         repeat, first = self._begun.pop()
         again = self.linker.again(repeat, len(self.lines) - first, len(self._begun))
-        self.lines += [[line] for line in again]
+        for line in again:
+            self._more([line])
         if _may_be_none(repeat):
             self.lines[first - 2] = [self.linker.skipped(repeat, len(self.lines) - first + 1)]
 
@@ -66,7 +73,7 @@ class CallLines:
             if storage.name in self._cleared:
                 continue
             self._cleared.add(storage.name)
-            self.lines.append([line])
+            self._more([line])
             symbol = halo_symbol(storage)
             if symbol not in self.objects:
                 program = of_units(halo_program(storage, self.target), self.names)

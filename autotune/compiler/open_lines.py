@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.codegen import backend_for
 from autotune.codegen.base import PLACED, REPEATED, SKIPPED
-from autotune.codegen.llvm.amounts import Row
+from autotune.codegen.llvm.amounts import ALIGNED, Row
 from autotune.codegen.llvm.backend import LlvmBackend
 from autotune.compiler.constants import ConstantBlock, SharedConstants
 from autotune.compiler.open_kernels import OpenKernel
@@ -25,12 +25,13 @@ from autotune.placement.types import KernelCall, Partition, Repeat, Storage
 from autotune.program.ir import Pack, Program
 from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, WORKSPACE
 from autotune.runtime.open_image import (
+    ArenaTable,
     CallTable,
     OpenPort,
     Unit,
     Words,
 )
-from autotune.sizes import is_size, least
+from autotune.sizes import ceil_div, is_size, least
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task, TensorType, dense_strides
 
@@ -237,6 +238,26 @@ class OpenLinker:
             lengths=np.array(
                 [(*line.lengths, *[0] * (most - len(line.lengths))) for line in lines], np.int64
             ).reshape(len(lines), most),
+        )
+
+    def arena(self, numbers: Sequence[int]) -> ArenaTable:
+        """What lies in the arena, when all else has its rows. `numbers`: by line that is called,
+        that of its call, or -1."""
+        blocks = self._blocks
+        sized = [
+            (number, self.row(Row(ceil_div(nbytes, ALIGNED) * ALIGNED)))
+            for number, block in enumerate(blocks)
+            for nbytes in block.nbytes
+        ]
+        starts = [self.row(Row(0, number)) for number in range(len(blocks))]
+        moved = [(n, row.block) for row, n in self._rows.items() if row.block is not None]
+        return ArenaTable(
+            first=np.array([block.first for block in blocks], np.int64),
+            last=np.array([block.last for block in blocks], np.int64),
+            starts=np.array(starts, np.int64),
+            sized=np.array(sized, np.int64).reshape(-1, 2),
+            moved=np.array(moved, np.int64).reshape(-1, 2),
+            numbers=np.array(numbers, np.int64),
         )
 
     def port(self, public: str, value: str, kind: TensorType, place: Address) -> OpenPort:

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 
 from autotune.codegen.c.amount import amounts_lines
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
+from autotune.codegen.llvm.arrangement import arrangement_text, nearest_text
 from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.llvm.table import table_text
 from autotune.compiler.constants import SharedConstants, aligned, packed_bytes
 from autotune.compiler.open_calls import CallLines
-from autotune.compiler.open_lines import BuiltKernel, OpenLinker, TableLine
+from autotune.compiler.open_lines import BuiltKernel, OpenLinker
 from autotune.placement.stacked_plan import ArenaBlock
 from autotune.placement.types import Partition
 from autotune.runtime.open_image import (
     AMOUNTS,
+    ARRANGEMENT,
+    NEAREST,
     TABLE,
     CallTable,
     OpenImage,
@@ -61,9 +64,9 @@ def open_link(
         linker = OpenLinker(each.parts, each.blocks, constants)
         made = CallLines(linker, each.parts, kernels, names, target)
         made.run()
-        calls, objects = made.lines, made.objects
+        objects = made.objects
         amounts = f"{AMOUNTS}_{number}" if number else AMOUNTS
-        plan, native = _plan(linker, each, calls, amounts, names)
+        plan, native = _plan(linker, each, made, amounts, names)
         objects[amounts] = _native(native, plan.table, target, calls=not number)
         new = {symbol: code for symbol, code in objects.items() if symbol not in there}
         linked.append(dataclasses.replace(plan, objects=len(new)))
@@ -79,6 +82,7 @@ def open_link(
         outputs=own.outputs,
         output_bytes=own.output_bytes,
         table=own.table,
+        arena=own.arena,
         versions=versions,
         objects=tuple(there.values()),
         constants=constants.block(),
@@ -100,13 +104,14 @@ class _RowsOfPlan:
 def _plan(
     linker: OpenLinker,
     planned: PlannedPartition,
-    calls: Sequence[Sequence[TableLine]],
+    calls: CallLines,
     amounts: str,
     names: tuple[str, ...],
 ) -> tuple[OpenPlan, _RowsOfPlan]:
     """The plan, and what works out its rows."""
-    table = linker.table(calls)
+    table = linker.table(calls.lines)
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
+    arena = linker.arena(calls.numbers)
     rows = linker.rows()
     stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in planned.blocks]
     plan = OpenPlan(
@@ -116,6 +121,7 @@ def _plan(
         outputs=outputs,
         output_bytes=output_bytes,
         table=table,
+        arena=arena,
         objects=0,
     )
     return plan, _RowsOfPlan(amounts, names, stacks, rows)
@@ -128,13 +134,14 @@ def _native(native: _RowsOfPlan, table: CallTable, target: Target, *, calls: boo
     if target.is_source:
         return "\n".join(amounts_lines(names, stacks, rows)).encode()
     text = amounts_text(native.symbol, names, stacks, rows)
-    return compile_text(text + _table_text(table, target) if calls else text, target)
+    return compile_text(text + _calls_text(table, target) if calls else text, target)
 
 
-def _table_text(table: CallTable, target: Target) -> str:
-    """The function that makes the calls; WebAssembly's code has numbers for addresses."""
+def _calls_text(table: CallTable, target: Target) -> str:
+    """The functions that choose and make the calls; WebAssembly's code has numbers for addresses,
+    and chooses as it is exported."""
     if not target.is_wasm:
-        return table_text(TABLE)
+        return table_text(TABLE) + arrangement_text(ARRANGEMENT) + nearest_text(NEAREST)
     declared = [f"declare void @{name}(ptr, i64)\n" for name in table.kernels]
     return "".join(declared) + table_text(TABLE, tuple(table.numbered))
 

@@ -27,7 +27,8 @@ from autotune.measure.types import Built
 from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.open_model import AnySizeProgram
-from autotune.runtime.sized import SizedModel, Specialized
+from autotune.runtime.sized import SizedModel
+from autotune.runtime.specialized import Specialized
 from autotune.schedule.base import Schedule
 from autotune.size_ranges import SizeRange
 from autotune.types import Task

@@ -7,6 +7,7 @@ there is too little. Nothing else takes any.
 
 from __future__ import annotations
 
+from autotune.codegen.llvm.routine import Routine
 from autotune.export.api_text import (
     ToldTensor,
     answers,
@@ -31,7 +32,6 @@ from autotune.export.instance_text import (
 from autotune.export.interface import WEIGHTS_POINTER
 from autotune.export.open_interface import OUTPUT_WORDS, TENSOR_WORDS, OpenInterface
 from autotune.export.open_plan_text import plan_lines
-from autotune.export.routine_text import Routine
 from autotune.export.run_text import copy_lines
 from autotune.memory import ALIGNMENT, HUGE_PAGE_BYTES
 from autotune.runtime.image import ARENA, FIRST_INPUT, WORKSPACE

@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 
 from autotune.codegen.base import CONTROL
+from autotune.codegen.llvm.routine import Routine
 from autotune.export.api_text import integers
 from autotune.export.errors import Code
 from autotune.export.exported import Exported
 from autotune.export.open_interface import OUTPUT_WORDS, TENSOR_WORDS, OpenInterface
-from autotune.export.routine_text import Routine
 from autotune.memory import ALIGNMENT
 from autotune.runtime.image import ARENA, FIRST_INPUT, WORKSPACE
 from autotune.runtime.open_image import AMOUNTS, OpenImage

@@ -19,6 +19,8 @@ from autotune.types import ITEM_BYTES, TensorType
 
 LARGEST_BYTES = 1 << 46
 """Bytes of a block that no processor has addresses for."""
+CALLS = 1 << 16
+"""Calls that no model has: lives counted in more have no room beside bytes in a native word."""
 
 
 def check_bounds(image: ModelImage | OpenImage) -> None:
@@ -123,6 +125,7 @@ def _check_plan(plan: OpenPlan) -> None:
         _whole("block", port.base, FIRST_INPUT + len(plan.inputs) + len(plan.output_bytes))
     _below(rows, plan.output_bytes)
     _check_table(plan, rows)
+    _check_arena(plan, rows)
 
 
 def _check_table(plan: OpenPlan, rows: int) -> None:
@@ -141,6 +144,21 @@ def _check_table(plan: OpenPlan, rows: int) -> None:
         _within(numbers, rows)
     _within(table.filled[0], table.words.size)
     _within(table.choices, lines)
+
+
+def _check_arena(plan: OpenPlan, rows: int) -> None:
+    arena, blocks = plan.arena, len(plan.arena.first)
+    lives = (arena.first.shape, arena.last.shape, arena.starts.shape)
+    if lives != ((blocks,),) * 3 or arena.numbers.shape != plan.table.choices.shape[:1]:
+        raise ValueError("the table of the arena has columns of different lengths")
+    if blocks and not (arena.first.min() >= 0 and (arena.first <= arena.last).all()):
+        raise ValueError("a block of the arena ends before it begins")
+    for numbers, count in (
+        (arena.last, CALLS), (arena.numbers + 1, CALLS), (arena.starts, rows),
+        (arena.sized[:, 0], blocks), (arena.sized[:, 1], rows),
+        (arena.moved[:, 0], rows), (arena.moved[:, 1], blocks),
+    ):  # fmt: skip
+        _within(numbers, count)
 
 
 def _whole(name: str, value: object, most: int) -> int:

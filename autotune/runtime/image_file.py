@@ -35,8 +35,9 @@ from autotune.runtime.open_image import OpenImage
 from autotune.target import Target
 
 FORMAT = "autotune-compiled-model"
-FORMAT_VERSION = 2
-"""Version of the file's format. 1: sizes are fixed. 2: they may be open, too."""
+FORMAT_VERSION = 3
+"""Version of the file's format. 1: sizes are fixed. 3: they are open. 2: they were, in programs
+that could not place their values themselves."""
 _MANIFEST, _CONSTANTS, _CHECK = "manifest.json", "constants.bin", "check"
 """Entries. Files of versions before the check have none."""
 _SHOWN_CHARACTERS = 200
@@ -172,6 +173,12 @@ def _read_image(
             ):
                 raise zipfile.BadZipFile("its parts are not of one file")
             kind = OpenImage if "units" in manifest else ModelImage
+            if kind is OpenImage and manifest["format_version"] < FORMAT_VERSION:
+                raise ArtifactError(
+                    f"{path} is a program for any sizes of format version "
+                    f"{manifest['format_version']}, this version reads {FORMAT_VERSION}; compile "
+                    "the model again"
+                )
             image = kind.from_manifest(manifest, objects, constants)
             check_bounds(image)
             if here:

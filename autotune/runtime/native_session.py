@@ -90,7 +90,7 @@ class NativeSession:
         ports = [port for _, _, port in self._outputs]
         self._whole = len(ports) == len(image.outputs) and all(map(_same, ports, image.outputs))
         self._copies = None if self._whole else OutputCopies(image)
-        held = [a.ctypes.data for a in self._blocks]
+        held = [address(a) if a.nbytes else 0 for a in self._blocks]
         callers = [0 for _ in (*image.inputs, *self._outputs)]
         self._bases = _pointers([*held, *callers, *further])
         self._pointer = ctypes.addressof(self._bases)

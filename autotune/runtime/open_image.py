@@ -9,24 +9,25 @@ lines, the one that is predicted to take least is run.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autotune.codegen.base import CONTROL, Library
+from autotune.codegen.base import CONTROL
 from autotune.memory import Bytes
-from autotune.runtime.image import FIRST_INPUT, ModelImage, Port, digest_of, manifest_of
+from autotune.runtime.image import FIRST_INPUT, Port, digest_of, manifest_of
 from autotune.size_ranges import OpenTypes
 from autotune.target import Target
 from autotune.types import TensorType
 
 AMOUNTS, TABLE = "model_amounts", "model_table"
 """Symbols of the native functions."""
+ARRANGEMENT, NEAREST = "model_arrangement", "model_nearest"
+"""The same of those that only a program has which is not exported."""
 Words = npt.NDArray[np.int64]
 _NOT_WORDS = ("drivers", "seconds")
 
@@ -123,6 +124,29 @@ class CallTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArenaTable:
+    """What lies in the arena, for those who place it at sizes."""
+
+    first: Words
+    """By block, the number of the call that it is first alive in; blocks are those of the rows."""
+    last: Words
+    starts: Words
+    """By block, the row of where it begins if blocks lie on each other."""
+    sized: Words
+    """(block, row) of all amounts of bytes that a block must hold."""
+    moved: Words
+    """(row, block) of all distances that begin where a block does."""
+    numbers: Words
+    """By line that is called, the number of its call in which it may need a workspace, or -1."""
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> ArenaTable:
+        pairs = {"sized", "moved"}
+        words = {key: np.array(value, np.int64) for key, value in data.items()}
+        return ArenaTable(**{k: v.reshape(-1, 2) if k in pairs else v for k, v in words.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPlan:
     """The calls of a model at any sizes, and where values lie; names as of an OpenImage."""
 
@@ -133,14 +157,18 @@ class OpenPlan:
     outputs: tuple[OpenPort, ...]
     output_bytes: tuple[int, ...]
     table: CallTable = field(repr=False)
+    arena: ArenaTable = field(repr=False)
     objects: int
     """How many of the image's objects are only this plan's, behind those of plans before it."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> OpenPlan:
         ports = {key: tuple(map(OpenPort.from_json, data[key])) for key in ("inputs", "outputs")}
-        table, nbytes = CallTable.from_json(data["table"]), tuple(data["output_bytes"])
-        return OpenPlan(**{**data, **ports, "table": table, "output_bytes": nbytes})
+        tables = {
+            "table": CallTable.from_json(data["table"]),
+            "arena": ArenaTable.from_json(data["arena"]),
+        }
+        return OpenPlan(**{**data, **ports, **tables, "output_bytes": tuple(data["output_bytes"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,17 +182,8 @@ class PlanChoice:
 
     def at(self, counts: Words) -> int:
         """The number of the plan for such counts."""
-        return self.asked()(counts)
-
-    def asked(self) -> Callable[[Words], int]:
-        """`at`, with what is the same for all counts worked out."""
-        tried, plans = np.log1p(self.counts), self.plans.tolist()
-
-        def at(counts: Words) -> int:
-            far = tried - np.log1p(counts)
-            return int(plans[np.einsum("ij,ij->i", far, far).argmin()])
-
-        return at
+        far = np.log1p(self.counts) - np.log1p(counts)
+        return int(self.plans[np.einsum("ij,ij->i", far, far).argmin()])
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> PlanChoice:
@@ -187,6 +206,7 @@ class OpenImage:
     output_bytes: tuple[int, ...]
     """Rows."""
     table: CallTable = field(repr=False)
+    arena: ArenaTable = field(repr=False)
     versions: tuple[tuple[str, str], ...]
     objects: tuple[bytes, ...] = field(repr=False)
     constants: Bytes = field(repr=False)
@@ -215,6 +235,7 @@ class OpenImage:
             outputs=self.outputs,
             output_bytes=self.output_bytes,
             table=self.table,
+            arena=self.arena,
             objects=len(self.alone.objects),
         )
         return (own, *self.further)
@@ -241,92 +262,10 @@ class OpenImage:
             outputs=tuple(OpenPort.from_json(p) for p in data["outputs"]),
             output_bytes=tuple(data["output_bytes"]),
             table=CallTable.from_json(data["table"]),
+            arena=ArenaTable.from_json(data["arena"]),
             versions=tuple((name, version) for name, version in data["versions"]),
             objects=objects,
             constants=constants,
             further=tuple(OpenPlan.from_json(plan) for plan in data.get("further", ())),
             choice=PlanChoice.from_json(data["choice"]) if data.get("choice") else None,
         )
-
-
-class _LoadedPlan:
-    """A plan's functions in memory."""
-
-    def __init__(self, plan: OpenPlan, library: Library) -> None:
-        self.plan = plan
-        amounts = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-        self.amounts = amounts(library.address(plan.amounts))
-        self.words = plan.table.words.copy()
-        addresses = {name: library.address(name) for name in plan.table.kernels} | CONTROL
-        self.words[:, 0] = [addresses[name] for name in plan.table.drivers]
-        table = plan.table
-        self.pointers = table.pointers
-        self._first = np.arange(len(table.choices)) * table.choices.shape[1]
-
-    def calls(self, values: Words) -> tuple[Words, int]:
-        """The lines to call where rows have these values, and the most bytes that one of them
-        works in."""
-        plan = self.plan.table
-        cost = values[plan.strips] * plan.seconds
-        cost[(values[plan.extents] < plan.lengths).any(axis=1)] = np.inf
-        lines = plan.choices.take(self._first + cost[plan.choices].argmin(axis=1))
-        table = self.words.copy()
-        table.reshape(-1)[plan.filled[0]] = values[plan.filled[1]]
-        return table[lines], int(values[plan.workspace[lines]].max())
-
-
-class OpenCode:
-    """An image's functions in memory."""
-
-    def __init__(self, image: OpenImage, library: Library) -> None:
-        self.image, self.library = image, library
-        self.plans = tuple(_LoadedPlan(plan, library) for plan in image.plans)
-        word = ctypes.c_int64
-        table = ctypes.CFUNCTYPE(None, ctypes.c_void_p, word, word, ctypes.c_void_p)
-        self.table_address = library.address(TABLE)
-        self.run_table = table(self.table_address)
-        self._plan_at = image.choice.asked() if image.choice is not None else None
-        self._pointers = image.pointers
-
-    def at(self, sizes: Mapping[str, int], number: int | None = None) -> OpenCalls:
-        """The model at these sizes, by name, by the plan for them or the one of that number."""
-        image = self.image
-        counts = np.array([u.count(sizes[u.name]) for u in image.units], np.int64)
-        if number is None:
-            number = self._plan_at(counts) if self._plan_at is not None else 0
-        loaded = self.plans[number]
-        plan = loaded.plan
-        values = np.empty(plan.rows + 1, np.int64)
-        loaded.amounts(counts.ctypes.data, values.ctypes.data)
-        known = values.tolist()
-        table, workspace_bytes = loaded.calls(values)
-        return OpenCalls(
-            image=ModelImage(
-                name=image.name,
-                target=image.target,
-                inputs=tuple([port.at(known) for port in plan.inputs]),
-                outputs=tuple([port.at(known) for port in plan.outputs]),
-                output_bytes=tuple([known[row] for row in plan.output_bytes]),
-                kernels=(),
-                arena_bytes=known[-1],
-                workspace_bytes=workspace_bytes,
-                versions=image.versions,
-                objects=(),
-                constants=image.constants,
-            ),
-            counts=counts,
-            table=table,
-            slots=max(0, loaded.pointers - self._pointers),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCalls:
-    """A model at one set of sizes: its image without kernels, and the table to run."""
-
-    image: ModelImage
-    counts: Words
-    """Counts of the units, as kernels read them."""
-    slots: int
-    """Pointers behind that to the counts, which the table itself makes."""
-    table: Words

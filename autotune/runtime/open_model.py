@@ -4,6 +4,7 @@ millisecond, which share code, weights and arenas.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,11 +13,14 @@ from threading import RLock
 from autotune.codegen.base import Library
 from autotune.graph.int8.accuracy import Quantization
 from autotune.graph.memory_limit import check_bytes
-from autotune.memory import Bytes, physical_bytes, zeroed_block
+from autotune.memory import Bytes, address, physical_bytes, zeroed_block
 from autotune.runtime.host import check_host
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession
-from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
+from autotune.runtime.open_code import Arranged, OpenCalls, OpenCode
+from autotune.runtime.open_image import OpenImage
+from autotune.runtime.open_run import OpenRun, RunPointers
+from autotune.runtime.pool import Pool, runs_at_once
 from autotune.runtime.session import NOWHERE
 from autotune.runtime.watched import WatchedWords
 from autotune.types import Array
@@ -27,6 +31,7 @@ RESERVED_SHARE = 4
 COUNTABLE = 1 << 40
 """Product of sizes up to which native words hold what is counted of them."""
 
+NO_BYTES = zeroed_block(0)
 Turn = AbstractContextManager[object]
 
 
@@ -69,14 +74,14 @@ class OpenSession(NativeSession):
         """`turn`: of the one run at a time that a team of several threads makes; a signal's
         handler may take it within its thread's own, since no handler begins inside a run."""
         rows, width = calls.table.shape
-        table, run = calls.table.ctypes.data, code.run_table
+        table, run = address(calls.table), code.run_table
         self._entry_words = (code.table_address, table, rows, width)
 
         def entry(bases: int) -> None:
             run(table, rows, width, bases)
 
         self._calls, self._arenas, self._turn = calls, arenas, turn
-        further = (calls.counts.ctypes.data, *[0] * calls.slots)
+        further = (address(calls.counts), *[0] * calls.slots)
         super().__init__(calls.image, code.library, entry, further)
 
     @property
@@ -131,15 +136,25 @@ class OpenSession(NativeSession):
             self._arenas.give(block)
 
     def _begin(self) -> Bytes:
-        image = self._calls.image
-        end = image.arena_bytes + image.workspace_bytes
-        block = self._arenas.take(end)
-        self._lie_in(block[: image.arena_bytes], block[image.arena_bytes : end])
+        block = self._arenas.take(self._calls.image.arena_bytes)
+        self._lie_in(block, block)
         return block
 
     def _own_blocks(self) -> tuple[Bytes, Bytes]:
         """Empty blocks: memory is taken for each run."""
-        return zeroed_block(0), zeroed_block(0)
+        return NO_BYTES, NO_BYTES
+
+
+class SharedRuns:
+    """What runs at all sizes share."""
+
+    def __init__(self, code: OpenCode, arenas: Arenas) -> None:
+        image = code.image
+        self.code, self.arenas = code, arenas
+        self.turn: Turn = nullcontext() if image.target.threads == 1 else RLock()
+        constants, count = address(image.constants), code.most_pointers
+        limit = functools.partial(runs_at_once, image.target)
+        self.pool = Pool(lambda: RunPointers(count, constants), limit, image.name)
 
 
 class AnySizeProgram:
@@ -154,37 +169,46 @@ class AnySizeProgram:
         self.quantization: Quantization | None = None
         """How accurate it is, of one compiled for int8; the compiler sets it."""
         self._library, self._room = library, physical_bytes()
-        self._code: OpenCode | None = None
-        self._arenas = Arenas(0)
-        alone = image.target.threads == 1
-        self._turn: Turn = nullcontext() if alone else RLock()
+        self._runs: SharedRuns | None = None
 
     def at(self, sizes: Mapping[str, int]) -> CompiledModel:
-        """The model at these sizes, which are in its ranges. Raises ModelError where a run takes
-        more memory than there is, and ArtifactError for an image of another CPU."""
-        code = self._loaded()
-        calls = code.at(sizes)
-        image = calls.image
-        needed = image.arena_bytes + image.workspace_bytes + sum(image.output_bytes)
+        """The model at these sizes, as `run_at`."""
+        return self.run_at(sizes).model
+
+    def run_at(self, sizes: Mapping[str, int]) -> OpenRun:
+        """Runs at these sizes, which are in its ranges. Raises ModelError where one takes more
+        memory than there is, and ArtifactError for an image of another CPU."""
+        runs = self._runs or self._loaded()
+        arranged = runs.code.arranged(sizes)
+        needed = arranged.arena_bytes + arranged.output_bytes
         if needed > self._room:
             said = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
             check_bytes(f"a run at {said}", needed, self._room)
+        return OpenRun(arranged, runs, self._model_of)
+
+    def _model_of(self, arranged: Arranged) -> CompiledModel:
+        runs = self._runs or self._loaded()
+        calls = runs.code.calls(arranged)
 
         def session() -> OpenSession:
-            return OpenSession(code, calls, self._arenas, self._turn)
+            return OpenSession(runs.code, calls, runs.arenas, runs.turn)
 
         return CompiledModel(calls.image, sessions=session)
 
-    def _loaded(self) -> OpenCode:
-        if self._code is None:
+    def close(self) -> None:
+        """Refuse runs from now on, and wait for those of other threads to end."""
+        if self._runs is not None:
+            self._runs.pool.close()
+
+    def _loaded(self) -> SharedRuns:
+        if self._runs is None:
             check_host(self.image.target, f"model {self.image.name}")
             from autotune.codegen.loader import load  # a model only saved needs no code
 
             library = self._library or load(self.image.objects, self.image.target)
             code = OpenCode(self.image, library)
-            self._arenas = Arenas(self._reserved_bytes(code))
-            self._code = code
-        return self._code
+            self._runs = SharedRuns(code, Arenas(self._reserved_bytes(code)))
+        return self._runs
 
     def _reserved_bytes(self, code: OpenCode) -> int:
         """Bytes that a run at the largest sizes works in, within what is reserved."""
@@ -192,6 +216,6 @@ class AnySizeProgram:
         share = self._room // RESERVED_SHARE
         if math.prod(most.values()) > COUNTABLE:
             return share
-        images = [code.at(most, number).image for number in range(len(code.plans))]
-        wanted = max(image.arena_bytes + image.workspace_bytes for image in images)
+        plans = range(len(code.plans))
+        wanted = max(code.arranged(most, number).arena_bytes for number in plans)
         return max(0, min(wanted, share))

@@ -13,11 +13,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import ClosedError
-from autotune.runtime.session import Session
 from autotune.target import Target
 
 RUNS_PER_CORE = 4
@@ -29,32 +28,32 @@ LOST_SLOT_CHECK_S = 1.0
 between taking a slot and using it loses the slot, and nobody is told."""
 
 
+S = TypeVar("S")
+"""What a run has to itself: a session, as a rule."""
 RunsSession = Callable[[Any, Any, int], bool]
 
 
-class Slot:
+class Slot(Generic[S]):
     """A session, and the identifier of the thread whose run it is in (0: of none)."""
 
     __slots__ = ("__weakref__", "holder", "session")
 
-    def __init__(self, session: Session, holder: int) -> None:
+    def __init__(self, session: S, holder: int) -> None:
         self.session, self.holder = session, holder
 
 
-class Pool:
+class Pool(Generic[S]):
     """Safe to use from several threads. A signal's handler may close it during a run of its own
     thread, whose session then goes when the run ends."""
 
-    def __init__(
-        self, make: Callable[[], Session], limit: Callable[[], int], model: object
-    ) -> None:
+    def __init__(self, make: Callable[[], S], limit: Callable[[], int], model: object) -> None:
         """`limit`: asked where a run finds no free session, since a process's cores may change.
         `model`: what a ClosedError calls it."""
-        self._make: Callable[[], Session] | None = make  # None: closed
+        self._make: Callable[[], S] | None = make  # None: closed
         self._limit, self._model = limit, model
         # Of slots that no run is in, the one used last is taken first: it is still in caches.
-        self._free: list[Slot] = []
-        self._all: weakref.WeakSet[Slot] = weakref.WeakSet()
+        self._free: list[Slot[S]] = []
+        self._all: weakref.WeakSet[Slot[S]] = weakref.WeakSet()
         self._lock = threading.RLock()
         self._queue: list[threading.Condition] = []
         """Who waits, the next to be served first. One who closes is before those who run."""
@@ -63,7 +62,7 @@ class Pool:
         """The sessions that there are."""
         return len(self._all)
 
-    def take(self) -> Slot:
+    def take(self) -> Slot[S]:
         """A slot for one run of this thread. Raises ClosedError, and what making a session does.
         In a free slot there is no waiting and no lock: a list's `pop` and `append` are atomic."""
         if not self._queue:
@@ -77,7 +76,7 @@ class Pool:
             self.give(slot)
         return self._waited()
 
-    def give(self, slot: Slot) -> None:
+    def give(self, slot: Slot[S]) -> None:
         """The run has ended."""
         slot.holder = 0
         self._free.append(slot)
@@ -106,7 +105,7 @@ class Pool:
                 turn.wait(LOST_SLOT_CHECK_S)
             self._free.clear()
 
-    def another(self) -> Session:
+    def another(self) -> S:
         """A session that is never lent. Raises ClosedError, and what making a session does."""
         make = self._make
         if make is None:
@@ -116,8 +115,13 @@ class Pool:
     def refusal(self) -> ClosedError:
         return ClosedError(f"the model {self._model} is closed; load or compile it again")
 
-    def _waited(self) -> Slot:
+    def _waited(self) -> Slot[S]:
         """A slot, when it is this thread's turn and there is one."""
+        with self._lock:
+            if not self._queue and self._make is not None:
+                slot = self._found(self._make)
+                if slot is not None:
+                    return slot
         with self._lock, self._queued(len(self._queue)) as turn:
             while (make := self._make) is not None:
                 slot = self._found(make) if self._queue[0] is turn else None
@@ -126,7 +130,7 @@ class Pool:
                 turn.wait(LOST_SLOT_CHECK_S)
         raise self.refusal()
 
-    def _found(self, make: Callable[[], Session]) -> Slot | None:
+    def _found(self, make: Callable[[], S]) -> Slot[S] | None:
         """A free slot or a new one, if there is room. A handler that runs the model while its
         thread is in a run would wait for itself: it gets one beyond the limit."""
         me = threading.get_ident()
@@ -134,7 +138,8 @@ class Pool:
             slot = self._free.pop()
             slot.holder = me
             return slot
-        if len(self._all) < self._limit() or any(slot.holder == me for slot in self._all):
+        there = len(self._all)  # the first one has room whatever the limit, which is asked for
+        if not there or there < self._limit() or any(slot.holder == me for slot in self._all):
             slot = Slot(make(), me)
             self._all.add(slot)
             return slot

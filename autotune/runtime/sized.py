@@ -11,7 +11,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
@@ -27,7 +26,9 @@ from autotune.runtime.image_file import image_bytes, read_any_image, save
 from autotune.runtime.model import CompiledModel, ModelTimes
 from autotune.runtime.open_image import OpenImage
 from autotune.runtime.open_model import AnySizeProgram
+from autotune.runtime.open_run import OpenRun, model_of
 from autotune.runtime.results import Writable, check_names
+from autotune.runtime.specialized import Sizes, Specialize, Specialized, sizes_note
 from autotune.runtime.state import StateSession, checked_state
 from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
 from autotune.stored import stored_as
@@ -40,23 +41,8 @@ KEPT_BYTES = 1 << 30
 """Code and arenas of the sizes that are kept; the weights, which all of them share, are apart."""
 READY_SIZES = 4096
 """Sets of sizes that the one program keeps ready, some twenty kilobytes each."""
-Sizes = Mapping[str, int]
 _Shapes = tuple[tuple[int, ...], ...]
 """Shapes of the inputs, in order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Specialized:
-    """A model for one set of sizes, and the memory that goes when it is dropped."""
-
-    model: CompiledModel
-    nbytes: int
-    parts: Any = field(default=None, repr=False)
-    """What compiling for other sizes may use again; whoever specializes knows it."""
-
-
-Specialize = Callable[[Sizes, Iterable[Specialized]], Specialized]
-"""Compiles for one set of sizes; the others that are kept have parts to share."""
 
 
 class SizedModel(Closing):
@@ -98,14 +84,14 @@ class SizedModel(Closing):
         self.limit_bytes = limit_bytes
         self._within = dict(program.image.types.ranges) if program else {}
         """The sizes that the one program serves."""
-        self.notes: tuple[str, ...] = (_note(name, self.ranges, self._within, why),)
+        self.notes: tuple[str, ...] = (sizes_note(name, self.ranges, self._within, why),)
         if program is not None:
             self.notes += program.notes
         """How sizes are served, and what else the compiler has to say."""
         self._name, self._specialize, self._why = name, specialize, why
         self._kinds, self._program = tuple(inputs.items()), program
         self._kept: OrderedDict[_Shapes, Specialized] = OrderedDict()
-        self._ready: dict[_Shapes, CompiledModel] = {}
+        self._ready: dict[_Shapes, OpenRun | CompiledModel] = {}
         """Sizes that the one program has met."""
         self._closed = False
         # A signal's handler may close the model in the middle of its thread's run.
@@ -120,7 +106,12 @@ class SizedModel(Closing):
         """One inference, as `CompiledModel.run` for the sizes that these arrays have. Raises what
         that and compiling do, and FeedError where inputs disagree on a symbol, or a size is
         outside of its range."""
-        made = self._for(feeds)
+        made = self._found_for(feeds)
+        if type(made) is OpenRun:
+            results = made.run(feeds) if outputs is None and out is None else None
+            if results is not None:
+                return results
+        made = model_of(made)
         if len(made.inputs) < len(feeds):  # without those that have no elements
             feeds = {name: feeds[name] for name in made.inputs}
         return made.run(feeds, outputs, out)
@@ -181,19 +172,23 @@ class SizedModel(Closing):
         return self._at(self._shapes_at(sizes))
 
     def _for(self, feeds: Mapping[str, npt.ArrayLike]) -> CompiledModel:
+        """The model that runs these."""
+        return model_of(self._found_for(feeds))
+
+    def _found_for(self, feeds: Mapping[str, npt.ArrayLike]) -> OpenRun | CompiledModel:
         """What runs these."""
         if type(feeds) is not dict or feeds.keys() != self.inputs.keys():
             check_names(feeds, self.inputs)
         shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
-        return self._at(shapes) if self._program is None else self._anywhere(shapes)
+        return self._at(shapes) if self._program is None else self._run_of(shapes)
 
     def ready(self, shapes: tuple[tuple[int, ...], ...]) -> CompiledModel | None:
         """The one program for inputs of these shapes, in order; None where there is none that
         serves them. Raises FeedError, ClosedError."""
         if self._program is None:
             return None
-        made = self._anywhere(shapes)
-        return made if self._ready.get(shapes) is made else None
+        made = self._run_of(shapes)
+        return model_of(made) if self._ready.get(shapes) is made else None
 
     def _shapes_at(self, sizes: Sizes) -> _Shapes:
         """Raises ConfigError, FeedError."""
@@ -269,7 +264,10 @@ class SizedModel(Closing):
         model later gets a ClosedError; closing it again does nothing."""
         with self._lock:
             self._closed = True
-            kept = [*(each.model for each in self._kept.values()), *self._ready.values()]
+            kept: list[CompiledModel | OpenRun | AnySizeProgram] = [
+                *(each.model for each in self._kept.values()), *self._ready.values()
+            ]  # fmt: skip
+            kept += [self._program] if self._program is not None else []
             self._kept.clear()
             self._ready.clear()
         for model in kept:
@@ -307,19 +305,25 @@ class SizedModel(Closing):
         return restored_sized, (image_bytes(self.image), self.notes)
 
     def _anywhere(self, shapes: _Shapes) -> CompiledModel:
-        """The one program for inputs of these shapes."""
+        """The model of the one program for inputs of these shapes."""
+        return model_of(self._run_of(shapes))
+
+    def _run_of(self, shapes: _Shapes) -> OpenRun | CompiledModel:
+        """What runs inputs of these shapes: the one program, or what there is where it is not
+        for them."""
         found = self._ready.get(shapes)
         if found is not None:
             return found
         sizes = read_sizes(self.inputs, dict(zip(self.inputs, shapes, strict=True)), self.ranges)
         within = all(size in self._within[symbol] for symbol, size in sizes.items())
+        made: OpenRun | CompiledModel | None
         made = self.further(sizes) if self.further is not None and not within else None
         if not (within or made):
             return self._at(shapes)
         with self._lock:
             if self._closed or self._program is None:
                 raise self._refusal()
-            self._ready[shapes] = made = made or self._program.at(sizes)
+            self._ready[shapes] = made = made or self._program.run_at(sizes)
             while len(self._ready) > READY_SIZES:
                 del self._ready[next(iter(self._ready))]
         return made
@@ -384,17 +388,3 @@ def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:
     if isinstance(shape, tuple):
         return shape
     return as_array(given, kind.dtype, f"input {name}").shape
-
-
-def _note(
-    name: str, ranges: Mapping[str, SizeRange], within: Mapping[str, SizeRange], why: str
-) -> str:
-    sizes = f"the size{'s' * (len(ranges) > 1)} {', '.join(ranges)} of {name}"
-    change = f"{sizes} may change from run to run"
-    if all(within.get(symbol) == allowed for symbol, allowed in ranges.items()):
-        return f"{change}: one program serves all of them"
-    if within:
-        said = ", ".join(f"{symbol}: {allowed}" for symbol, allowed in within.items())
-        return f"{change}: one program serves {said}; others are compiled when they are first met"
-    reason = f" ({why})" if why else ""
-    return f"{change}: each new set of sizes is compiled when it is first met{reason}"

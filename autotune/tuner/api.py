@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from autotune.compiler.driver import check_preparing, load_checked, prepared
+from autotune.compiler.driver import check_preparing, checked_graph, prepared
 from autotune.compiler.layout_costs import choose_layouts
 from autotune.db.types import LogStore
 from autotune.errors import ConfigError
@@ -99,16 +99,15 @@ def tune_request(request: TuneRequest) -> TuneReport:
 
 
 def _loaded(request: TuneRequest, here: bool) -> Graph | OpenModel:
-    """The model's graph, or, where ranges or sizes are given, the model with its symbols; `here`:
-    it is run on this machine."""
-    if request.ranges or request.at:
-        opened = open_model(request.model, request.shapes)
-        if not isinstance(opened, Graph):
-            sets_of(ranges_of(opened, request), request)  # wrong ones are told before any work
-            return opened
-        if request.at:
-            raise ConfigError("--at is for open sizes, those of the model are fixed")
-    return load_checked(request, fits=here)
+    """The model's graph, or, where sizes are open, the model with its symbols; `here`: it is run
+    on this machine."""
+    opened = open_model(request.model, request.shapes)
+    if not isinstance(opened, Graph):
+        sets_of(ranges_of(opened, request), request)  # wrong ones are told before any work
+        return opened
+    if request.at:
+        raise ConfigError("--at is for open sizes, those of the model are fixed")
+    return checked_graph(opened, request, fits=here)
 
 
 def _tuned_open(

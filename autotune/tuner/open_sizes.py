@@ -40,6 +40,8 @@ from autotune.types import Task
 
 DRAWN = 8
 """Sets of sizes that count where none are named (chosen)."""
+SHOWN = 3
+"""Symbols without a range for which a refusal shows how it is given."""
 NOT_WHOLE = "a program for all sizes has no one latency; see autotune bench --at"
 """Why a report has no latency."""
 
@@ -66,7 +68,9 @@ def ranges_of(model: OpenModel, request: TuneRequest) -> dict[str, SizeRange]:
     if missing:
         raise ConfigError(
             f"sizes of {listed(missing)} have no range, which tuning for all of them needs; give "
-            f"it with --range {missing[0]}=LEAST:MOST, or fix the sizes with --shape"
+            f"{'it' if len(missing) == 1 else 'them'} with "
+            f"{' '.join(f'--range {name}=LEAST:MOST' for name in missing[:SHOWN])}"
+            f"{' ...' * (len(missing) > SHOWN)}, or fix the sizes with --shape"
         )
     check_open_samples(model.inputs, ranges, request.calibration)
     return ranges

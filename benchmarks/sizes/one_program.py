@@ -8,11 +8,12 @@ that are kept: it can be stopped and gone on with.
 
 Networks, ranges and drawn sizes are those of `any_size.py`. `--prepare` compiles what the folder
 does not hold yet: the program, and the network at each size alone. Then sizes that have no row are
-timed, until `--seconds` have gone by: the program and the compile for the size alone in turns, and
-with `--peers` ONNX Runtime and OpenVINO with dynamic shapes among them. A row has the least time
-of each; first calls over second ones are of a size as if the program had never met it, after a run
-of another size, in the median of five. `--table` prints a row of a Markdown table per network.
-Each program is run once at the largest of the sizes first, so that its arena has memory.
+timed, by processor time, until `--seconds` have gone by: the program and the compile for the size
+alone in turns, and with `--peers` ONNX Runtime and OpenVINO with dynamic shapes among them. A row
+has the least time of each; first calls over second ones are of a size as if the program had never
+met it, after a run of another size, in the median of five. `--table` prints a row of a Markdown
+table per network. Each program is run once at the largest of the sizes first, so that its arena
+has memory.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ from benchmarks.sizes.any_size import (
     network,
     onnxruntime_run,
     openvino_run,
-    timed,
 )
 
 ROUNDS, SECONDS = 40, 3.0
@@ -172,6 +172,13 @@ def first_calls(model: SizedModel, before: Feeds, feeds: Feeds) -> list[float]:
         taken = [timed(model.run, feeds) for _ in range(2)]
         out.append(taken[0] / taken[1])
     return out
+
+
+def timed(run: Run, feeds: Feeds) -> float:
+    """Seconds of processor time, which other load on the machine takes none of."""
+    start = time.process_time()
+    run(feeds)
+    return time.process_time() - start
 
 
 def in_turns(engines: Mapping[str, Run], feeds: Feeds) -> dict[str, float]:

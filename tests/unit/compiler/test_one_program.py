@@ -17,6 +17,7 @@ import pytest
 
 import autotune
 from autotune.errors import ArtifactError, ClosedError, ConfigError, FeedError, ModelError
+from autotune.runtime.open_run import OpenRun
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
 from tests.unit.compiler.open_models import (
@@ -120,7 +121,7 @@ def test_memory_is_that_of_the_kernels_that_are_called() -> None:
     assert isinstance(model, SizedModel)
     feeds = {"ids": np.ones((1, 4), np.int64), "mask": np.zeros((1, 4), np.float32)}
     model.run(feeds)
-    (there,) = model._ready.values()
+    there = model._anywhere(((1, 4), (1, 4)))
     alone = model.specialize({"B": 1, "S": 4})
     needs, wanted = (m.image.arena_bytes + m.image.workspace_bytes for m in (there, alone))
     assert needs <= 4 * wanted + 65536
@@ -131,6 +132,21 @@ def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
     given = images().run({"x": x}, outputs=["y"], out={"y": y})
     assert given["y"] is y
     np.testing.assert_array_equal(y, images().run({"x": x})["y"])
+
+
+def test_a_plain_run_makes_nothing_but_what_it_needs_and_a_closed_model_refuses_it() -> None:
+    """Of a size that is new, since Python is what takes longer there."""
+    model, x = copy.copy(images()), image(2, 40, 24)
+    want = images().run({"x": x.tolist()})["y"]
+    got = model.run({"x": x})["y"]
+    (there,) = model._ready.values()
+    assert isinstance(there, OpenRun)
+    assert there._model is None
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(model.run({"x": x[:, :, ::-1][:, :, ::-1]})["y"], want)
+    model.close()
+    with pytest.raises(ClosedError, match="is closed"):
+        there.run({"x": x})
 
 
 @pytest.mark.slow

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +15,9 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+from autotune.codegen.llvm.arrangement import nearest_text
+from autotune.codegen.llvm.backend import compile_text
+from autotune.codegen.loader import load
 from autotune.compiler.open_sizes import OpenParts, open_image
 from autotune.compiler.strip_lengths import drawn_values
 from autotune.errors import ArtifactError
@@ -20,8 +26,9 @@ from autotune.graph.ir import Graph
 from autotune.graph.strips.open_rows import OpenRowStrips
 from autotune.graph.strips.rows import RowStrips
 from autotune.request import CompileRequest
-from autotune.runtime.image_file import image_bytes, read_any_image
-from autotune.runtime.open_image import OpenImage, PlanChoice
+from autotune.runtime.image_file import image_bytes, read_any_image, save
+from autotune.runtime.open_code import _Nearest
+from autotune.runtime.open_image import NEAREST, OpenImage, PlanChoice
 from autotune.runtime.sized import SizedModel
 from autotune.size_ranges import size_ranges
 from tests.unit.compiler.open_models import FLOAT, model_of, weight
@@ -92,6 +99,21 @@ def test_strips_compute_what_onnx_runtime_does() -> None:
     assert least < most
 
 
+def test_a_program_of_an_earlier_format_is_refused(tmp_path: Path) -> None:
+    """Its native code does not place values by itself."""
+    kept, earlier = tmp_path / "net.model", tmp_path / "earlier.model"
+    save(in_strips(), kept)
+    with zipfile.ZipFile(kept) as archive, zipfile.ZipFile(earlier, "w") as other:
+        for name in archive.namelist():
+            data = archive.read(name)
+            if name == "manifest.json":
+                data = json.dumps({**json.loads(data), "format_version": 2}).encode()
+            if name != "check":
+                other.writestr(name, data)
+    with pytest.raises(ArtifactError, match="of format version 2, this version reads 3; compile"):
+        read_any_image(earlier)
+
+
 def test_results_that_stay_in_the_cache_stay_whole() -> None:
     """Nothing of such images outgrows a cache; of a machine with a small one, some does."""
     opened = parts()
@@ -107,6 +129,10 @@ def test_results_that_stay_in_the_cache_stay_whole() -> None:
 def test_sizes_between_those_that_were_tried_take_the_plan_of_the_nearest() -> None:
     counts = np.array([[1, 2, 2], [1, 16, 16], [8, 4, 4]])
     choice = PlanChoice(counts=counts, plans=np.array([0, 1, 2]))
+    library = load((compile_text(nearest_text(NEAREST), TARGET),), TARGET)
+    native = _Nearest(choice, library)
+    for at in np.random.default_rng(0).integers(0, 40, (50, 3)):
+        assert native.number(at) == choice.at(at)
     near = [choice.at(np.array(at)) for at in ((1, 3, 3), (1, 12, 20), (7, 4, 5))]
     assert near == [0, 1, 2]
 

@@ -130,7 +130,7 @@ def test_flags_of_an_entry_that_make_no_sense(
 
 def test_a_newer_format_is_refused(saved: Path) -> None:
     rewrite_manifest(saved, format_version=99)
-    with pytest.raises(ArtifactError, match="format version 99, this version reads up to 2"):
+    with pytest.raises(ArtifactError, match="format version 99, this version reads up to 3"):
         read_image(saved)
 
 

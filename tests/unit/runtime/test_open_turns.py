@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.runtime.native_session import NativeSession
+from autotune.runtime.open_run import OpenRun
 from autotune.types import Array
 from tests.patience import PATIENCE_S
 from tests.unit.compiler.open_models import convolutions
@@ -48,15 +48,15 @@ def test_a_handler_may_run_it_while_its_thread_does(
 ) -> None:
     """As a signal's handler does that strikes before the native call of a run begins."""
     want = model.run(feed(0))["y"]
-    run, strikes = NativeSession.run, iter([True])
+    enter, strikes = OpenRun._enter, iter([True])
     inner: list[Array] = []
 
-    def interrupted(self: NativeSession, *args: Any) -> list[Array]:
+    def interrupted(self: OpenRun, *args: Any) -> None:
         if next(strikes, False):
             inner.append(model.run(feed(0))["y"])
-        return run(self, *args)
+        enter(self, *args)
 
-    monkeypatch.setattr(NativeSession, "run", interrupted)
+    monkeypatch.setattr(OpenRun, "_enter", interrupted)
     with ThreadPoolExecutor(1) as worker:
         outer = worker.submit(model.run, feed(0)).result(PATIENCE_S)["y"]
     np.testing.assert_array_equal(outer, want)

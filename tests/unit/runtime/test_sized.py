@@ -16,7 +16,8 @@ import pytest
 
 from autotune.errors import ArtifactError, ClosedError, ConfigError, FeedError
 from autotune.runtime.model import CompiledModel
-from autotune.runtime.sized import SizedModel, Specialized
+from autotune.runtime.sized import SizedModel
+from autotune.runtime.specialized import Specialized
 from autotune.size_ranges import SizedType, SizeRange, size_ranges
 from autotune.types import Array, TensorType, dense_strides
 from tests.unit.runtime import fakes

@@ -101,6 +101,7 @@ def test_a_tuned_program_equals_onnx_runtime(tmp_path: Path, measured: Path) -> 
         ({"at": {"N": (1,), "H": (25,)}, "ranges": RANGES}, FeedError, "the range is 2 to 24"),
         ({"at": {"H": (24,)}, "ranges": RANGES}, ConfigError, "sizes must be given for each of"),
         ({"at": {"H": (24,)}}, ConfigError, "have no range"),
+        ({}, ConfigError, "give them with --range N=LEAST:MOST --range H=LEAST:MOST, or fix"),
         ({"ranges": {"H": (2, 24)}}, ConfigError, "sizes of N have no range"),
         ({"ranges": {"K": (2, 24)}}, ConfigError, "a range is given for 'K'"),
         ({"at": {"H": ()}, "ranges": RANGES}, ConfigError, "must be sizes like"),
