@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-
 _DRAWING = ("dropout_p", "train", "training")
 """Arguments of operators that draw nothing where one of them is 0 or False."""
 
