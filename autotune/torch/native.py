@@ -69,7 +69,7 @@ class NativePiece:
             if port.dtype in HALVES:
                 tensor = tensor.to(port.dtype)
             tensor = tensor if order is None else tensor.permute(order)
-            tensor = torch.view_as_complex(tensor) if port.dtype.is_complex else tensor
+            tensor = _of_parts(tensor, port.dtype) if port.dtype.is_complex else tensor
             if port.strides is not None:
                 spread = torch.empty_strided(tensor.shape, port.strides, dtype=tensor.dtype)
                 tensor = spread.copy_(tensor)
@@ -245,6 +245,14 @@ def _form(port: TensorPort, stored: tuple[int, ...]) -> Form:
 def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
     """A complex tensor with its parts as a last dimension."""
     return torch.view_as_real(tensor.detach().resolve_conj().resolve_neg())
+
+
+def _of_parts(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The complex tensor that has these parts as a last dimension; PyTorch looks at strides of
+    nothing, too."""
+    if not tensor.numel():
+        return torch.empty(tensor.shape[:-1], dtype=dtype)
+    return torch.view_as_complex(tensor)
 
 
 def _array(tensor: torch.Tensor, port: TensorPort) -> Array:

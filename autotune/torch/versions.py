@@ -1,6 +1,6 @@
-"""Parts of PyTorch's own that it promises to nobody, and in which its versions differ. Out: each of
-them, or None (0, nothing) where the PyTorch that is installed lacks it; whoever asks has a longer
-way then.
+"""Parts of PyTorch's own that it promises to nobody, and in which its versions differ. Out: each
+of them, or None (0, nothing) where the PyTorch that is installed lacks it; whoever asks has a
+longer way then.
 
 All that torch 2.10 to 2.15 need differently here is in this file.
 """
