@@ -27,6 +27,7 @@ from autotune.torch.indices import listed_indices
 from autotune.torch.model_parts import parts_of
 from autotune.torch.options import CompileOptions
 from autotune.torch.pieces import CompileGraph
+from autotune.torch.versions import held_weights, is_weight
 
 _LOGGER = logging.getLogger("autotune.torch")
 Compiled = Callable[..., Sequence[Any]]
@@ -139,7 +140,7 @@ def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTrace
     from torch._dynamo.backends.common import aot_autograd
 
     def compile_graph(graph: fx.GraphModule, given: Sequence[Any]) -> Compiled:
-        held = _held_weights()
+        held = held_weights()
         every = [*held, *inputs]
         weights = {
             i: t
@@ -156,17 +157,8 @@ def _weights_among(inputs: Sequence[Any]) -> list[torch.Tensor]:
     """A graph's weights, those that its module holds and those that it is given, which have memory
     of their own."""
     given = [t for t in inputs if isinstance(t, torch.Tensor) and is_weight(t)]
-    every = [t for t in (*_held_weights(), *given) if isinstance(t, torch.Tensor)]
+    every = [t for t in (*held_weights(), *given) if isinstance(t, torch.Tensor)]
     return [t for t in every if t.device.type == "cpu" and not is_traceable_wrapper_subclass(t)]
-
-
-def _held_weights() -> Sequence[Any]:
-    """The parameters and buffers of the module that is being traced, which are no inputs of its
-    own: Dynamo leaves them there where Inductor is told to freeze."""
-    from torch._guards import TracingContext
-
-    context = TracingContext.try_get()
-    return () if context is None else context.params_flat or ()
 
 
 def _is_pure(facts: Any) -> bool:
@@ -187,11 +179,4 @@ def _is_plain(facts: Any, inputs: Sequence[Any]) -> bool:
         and not facts.is_rng_op_functionalized
         and not torch.is_autocast_enabled("cpu")
         and not any(is_traceable_wrapper_subclass(i) for i in inputs)
-    )
-
-
-def is_weight(tensor: torch.Tensor) -> bool:
-    """Whether Dynamo knows a tensor as a parameter or a buffer of a module."""
-    return isinstance(tensor, torch.nn.Parameter) or bool(
-        getattr(tensor, "_dynamo_static_input_type", None)
     )

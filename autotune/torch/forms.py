@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from autotune.torch.versions import TENSOR_GUARDS
+
 Form = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 """A tensor's type, shape and strides."""
-_MAKER: Any = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 
 
 def have_forms(tensors: Sequence[Any], forms: Sequence[Form]) -> bool:
@@ -37,9 +38,9 @@ def same_forms(tensors: Sequence[Any]) -> Callable[..., bool] | None:
     Looking at each of them takes longer than a small model. PyTorch has one function for all,
     which its recorder's guards are made of. It also asks for what does not matter here (modes of
     PyTorch's dispatch): what it refuses may be right."""
-    if _MAKER is None or not tensors or not all(map(has_memory, tensors)):
+    if TENSOR_GUARDS is None or not tensors or not all(map(has_memory, tensors)):
         return None
-    made = _MAKER(
+    made = TENSOR_GUARDS(
         *tensors,
         dynamic_dims_sizes=[list(t.shape) for t in tensors],
         dynamic_dims_strides=[list(t.stride()) for t in tensors],

@@ -19,14 +19,13 @@ from autotune.runtime.model import CompiledModel
 from autotune.runtime.sized import SizedModel
 from autotune.torch.forms import Form, has_memory, have_forms, never, same_forms
 from autotune.torch.tensor_call import TensorCall, tensor_call
+from autotune.torch.versions import empty_maker
 from autotune.torch.watch import WeightWatch, taker
 from autotune.types import Array
 
-_Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
 QuickCall = Callable[[tuple[Any, ...]], list[torch.Tensor] | None]
 KEPT_SHAPES = 256
 """Sets of shapes whose calls a piece of open sizes keeps, those met last."""
-_GUARDS: Any = getattr(torch._C._dynamo, "guards", None)
 
 
 class Model(Protocol):
@@ -70,7 +69,7 @@ class NativePiece:
             if port.dtype in HALVES:
                 tensor = tensor.to(port.dtype)
             tensor = tensor if order is None else tensor.permute(order)
-            tensor = torch.view_as_complex(tensor) if port.dtype.is_complex else tensor
+            tensor = _of_parts(tensor, port.dtype) if port.dtype.is_complex else tensor
             if port.strides is not None:
                 spread = torch.empty_strided(tensor.shape, port.strides, dtype=tensor.dtype)
                 tensor = spread.copy_(tensor)
@@ -109,7 +108,7 @@ class DirectCall:
         """The same as one function of a tuple, which also gives None where `watch` sees that a
         weight among the tensors has changed. What it has looked at step by step it takes by one
         native call the next time."""
-        empty, gives, run = _empty_maker(), self._gives, self._model.run_through
+        empty, gives, run = empty_maker(), self._gives, self._model.run_through
         slowly = self._by_steps(watch)
         fits, native = self._native(watch, None)
 
@@ -139,7 +138,7 @@ class DirectCall:
         return fits, tensor_call(tensors, watch, places, len(self._gives))
 
     def _by_steps(self, watch: WeightWatch) -> QuickCall:
-        run_at, empty, address = self._model.run_at, _empty_maker(), torch.Tensor.data_ptr
+        run_at, empty, address = self._model.run_at, empty_maker(), torch.Tensor.data_ptr
         taken = taker([place for place, *_ in self._takes])
         forms, gives = self._forms[0], self._gives
 
@@ -243,17 +242,17 @@ def _form(port: TensorPort, stored: tuple[int, ...]) -> Form:
     return port.dtype, tuple(shape), tuple(strides)
 
 
-def _empty_maker() -> _Empty:
-    """What makes tensors: Inductor's own short way where this PyTorch has it."""
-    quick: _Empty | None = getattr(_GUARDS, "_empty_strided_cpu", None)
-    if quick is not None:
-        return quick
-    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
-
-
 def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
     """A complex tensor with its parts as a last dimension."""
     return torch.view_as_real(tensor.detach().resolve_conj().resolve_neg())
+
+
+def _of_parts(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The complex tensor that has these parts as a last dimension; PyTorch looks at strides of
+    nothing, too."""
+    if not tensor.numel():
+        return torch.empty(tensor.shape[:-1], dtype=dtype)
+    return torch.view_as_complex(tensor)
 
 
 def _array(tensor: torch.Tensor, port: TensorPort) -> Array:

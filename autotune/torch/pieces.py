@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from autotune.torch.native import AnyDirectCall, Model, NativePiece
 from autotune.torch.numbers import CallNumbers
 from autotune.torch.open_piece import OpenPiece
 from autotune.torch.split import GraphPiece, split
+from autotune.torch.spreads import OpenStrides, open_spreads
 from autotune.torch.weight_views import weight_views
 
 Weights = Mapping[fx.Node, torch.Tensor]
@@ -56,6 +57,8 @@ class GraphPlan:
     """Nodes of one element, and numbers, that must not be 0: PyTorch's `_assert_async`."""
     opened: OpenGraphSizes | None = None
     """The graph's symbols, where its sizes stay open."""
+    spreads: Mapping[fx.Node, OpenStrides] = field(default_factory=dict)
+    """Strides of our results that have gaps, where sizes stay open."""
 
     @property
     def native_nodes(self) -> int:
@@ -97,10 +100,12 @@ def plan(
     pieces = split(nodes, refused, asked, known)
     quick = [p for p in pieces if p.native and predicted_gain(p, usual) < min_gain]
     pieces = [dataclasses.replace(p, native=False) if p in quick else p for p in pieces]
+    ours = {n for p in pieces if p.native for n in p.outputs if n in asked}
     return GraphPlan(
         pieces=(*pieces, views.piece) if views is not None else tuple(pieces),
         refused=refused, quicker=sum(len(p.nodes) for p in quick), values=values, weights=held,
         results=tuple(results), conditions=tuple(conditions), opened=opened,
+        spreads=open_spreads(ours, opened) if opened else {},
     )  # fmt: skip
 
 
@@ -136,13 +141,13 @@ class PieceRunner:
         self._numbers = None
         if found.opened is not None:
             wanted = {n for n, v in found.values.items() if isinstance(v, SYMBOLIC)}
-            self._numbers = CallNumbers(found.opened, wanted, self._slots)
+            self._numbers = CallNumbers(found.opened, wanted, self._slots, found.spreads)
         self._whole = self._one_step()
 
     def _one_step(self) -> tuple[Run, list[int], AnyDirectCall | None] | None:
         """What is the whole graph, which inputs it takes, and how it may run in fewer steps; None
         where there is more to do."""
-        if len(self._steps) != 1 or self._conditions:
+        if len(self._steps) != 1 or self._conditions or self.plan.spreads:
             return None
         ((run, takes, gives),) = self._steps
         places = {slot: i for i, slot in enumerate(self._inputs)}
@@ -175,6 +180,8 @@ class PieceRunner:
             values = run([held[slot] for slot in takes])
             for slot, value in zip(gives, values, strict=True):
                 held[slot] = value
+        if self._numbers is not None:
+            self._numbers.spread(held)
         if not all(map(held.__getitem__, self._conditions)):
             raise ModelError("a condition of the graph is not met")
         return [held[slot] if slot >= 0 else number for slot, number in self._given]

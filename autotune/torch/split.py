@@ -14,6 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+_DRAWING = ("dropout_p", "train", "training")
+"""Arguments of operators that draw nothing where one of them is 0 or False."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPiece:
@@ -53,8 +56,17 @@ def split(
 
 
 def draws(node: fx.Node) -> bool:
-    """Whether a node draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    """Whether a node draws random numbers: whether it may, and is not told to drop nothing, as
+    attention is in evaluation."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    for i, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.name in _DRAWING:
+            default = argument.default_value if argument.has_default_value() else None
+            given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, default)
+            if isinstance(given, bool | int | float) and not given:
+                return False
+    return True
 
 
 def _piece(

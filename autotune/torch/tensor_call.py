@@ -21,6 +21,7 @@ from autotune.codegen.base import Library
 from autotune.codegen.llvm.tensor_call import NAMES, tensor_call_text
 from autotune.runtime.watched import watched_address
 from autotune.target import host_target
+from autotune.torch.versions import data_pointer_function
 from autotune.torch.watch import WeightWatch
 
 SYMBOL = "tensor_call"
@@ -61,7 +62,7 @@ def tensor_call(
     """What runs a model on `takes` of inputs like these, with the same weights, and gives False
     where a weight has changed; `gives`: how many results there are. Inputs must be tensors that
     have memory. None where this PyTorch or Python has no such way."""
-    address, weights = _address_function(), watch.taken(tensors)
+    address, weights = data_pointer_function(), watch.taken(tensors)
     if not address or any(t.is_inference() for t in weights):
         return None
     known = _known() | {
@@ -74,12 +75,6 @@ def tensor_call(
     words += takes
     enter = _as_function(struct.pack(f"={len(words)}Q", *words))
     return enter and TensorCall(enter=enter, kept=(watch,))
-
-
-def _address_function() -> int:
-    """PyTorch's own, which gives a tensor's memory to C++ code that Inductor writes; or 0."""
-    guards = getattr(torch._C._dynamo, "guards", None)
-    return int(getattr(guards, "_torchinductor_pyobject_tensor_data_ptr", 0))
 
 
 @functools.cache

@@ -17,13 +17,12 @@ import torch
 from autotune.torch.admission import SizeAdmission
 from autotune.torch.native import QuickCall
 from autotune.torch.pieces import PieceRunner
+from autotune.torch.versions import STORAGE_USES
 from autotune.torch.watch import WeightWatch, taker
 
 KEPT_SIZES = 16
 """Programs of one set that are kept, those used last."""
 Addresses = tuple[int, ...]
-_USES: Any = getattr(torch._C, "_storage_Use_Count", None)
-"""How many tensors lie in some memory, and objects of Python that stand for it."""
 _STANDING = 1
 """The one that the question is asked with."""
 
@@ -57,11 +56,11 @@ class WeightSet:
     def abandoned(self) -> bool:
         """Whether nobody else holds one of the weights any more; False where this PyTorch does not
         tell."""
-        if _USES is None:
+        if STORAGE_USES is None:
             return False
         places = [t.untyped_storage()._cdata for t in self.weights.values()]
         ours = Counter(places)
-        return any(_USES(place) <= count + _STANDING for place, count in ours.items())
+        return any(STORAGE_USES(place) <= count + _STANDING for place, count in ours.items())
 
 
 class WeightSets:
@@ -91,7 +90,7 @@ class WeightSets:
     def meet(self, inputs: Any) -> None:
         """Keep a set for the weights among a call's inputs. Who has let others go may go on doing
         so: then nothing is compiled at the second call, either."""
-        left = [a for a, known in [*self._sets.items()] if _USES is None or known.abandoned]
+        left = [a for a, known in [*self._sets.items()] if STORAGE_USES is None or known.abandoned]
         for addresses in left:
             self._sets.pop(addresses, None)
         made = WeightSet(self.among(inputs), settled=not left)

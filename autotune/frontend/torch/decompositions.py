@@ -13,6 +13,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._prims_common import suggest_memory_format
 
 from autotune.frontend.torch.bags import embedding_bag
+from autotune.frontend.torch.compositions import batches_added, trilinear
 from autotune.frontend.torch.encoder_layers import encoder_layer, multi_head_attention
 from autotune.frontend.torch.repeats import repeated_places
 
@@ -30,7 +31,7 @@ KEPT = (
     "col2im", "grid_sampler_2d", "erfc", "special_erfc", "logaddexp", "hypot", "bucketize",
     "masked_scatter",
 )  # fmt: skip
-FURTHER = ("ldexp",)
+FURTHER = ("ldexp", "dist")
 """Operators that PyTorch decomposes, its core does not."""
 BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
@@ -46,6 +47,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([getattr(aten, name) for name in FURTHER]))
     table.update({getattr(aten, name).default: embedding_bag for name in BAGS})
+    table[aten.addbmm.default] = batches_added
+    table[aten._trilinear.default] = trilinear
     table[aten.repeat_interleave.Tensor] = repeated_places
     table[aten._transformer_encoder_layer_fwd.default] = encoder_layer
     table[aten._native_multi_head_attention.default] = multi_head_attention

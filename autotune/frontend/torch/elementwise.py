@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
@@ -253,8 +254,21 @@ def power(n: AtenCall) -> str:
     if isinstance(exponent, Number):
         return _known_power(n, x, exponent)
     if not n.made_dtype.startswith("float"):
-        raise UnsupportedOpError("integers by powers that a run knows are not supported")
+        return _whole_power(n, n.given("self"))
     return n.op("pow", x, n.as_made("exponent"))
+
+
+def _whole_power(n: AtenCall, base: Any) -> str:
+    """A power of two by whole exponents, as codes of bits are made: a one, shifted."""
+    if not isinstance(base, int) or base < 2 or base.bit_count() != 1:
+        raise UnsupportedOpError("integers by powers that a run knows are not supported")
+    exponent, bits = n.as_made("exponent"), 8 * torch_dtype(n.made_dtype).itemsize
+    none = n.op("lt", exponent, n.like(0, exponent))
+    inside = n.op("min", n.op("max", exponent, n.like(0, exponent)), n.like(bits, exponent))
+    count = n.op("mul", inside, n.like(base.bit_length() - 1, exponent))
+    none = n.op("or", none, n.op("ge", count, n.like(bits, exponent)))
+    shifted = n.op("shift_left", n.like(1, count), n.op("min", count, n.like(bits - 1, count)))
+    return n.op("where", none, n.like(0, count), shifted)
 
 
 def _known_power(n: AtenCall, x: str, exponent: Number) -> str:

@@ -107,3 +107,15 @@ def test_compiled_complex_numbers_come_in_and_out() -> None:
     for a, b in zip(made, function(*given), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
         assert a.stride() == b.stride()
+
+
+def test_a_complex_result_of_no_elements_is_ours() -> None:
+    """PyTorch looks at how its parts would lie in memory."""
+    fast = torch.compile(
+        torch.complex,
+        backend="autotune",
+        options={"machine": "nominal", "threads": 1, "min_gain": 0},
+    )
+    for _ in range(2):
+        made = fast(floats(0, 1, 3), floats(0, 10, 3))
+        assert (made.shape, made.dtype) == ((0, 10, 3), torch.complex64)

@@ -133,3 +133,37 @@ def test_who_goes_backward_in_what_is_compiled_has_no_more_graphs() -> None:
     expected = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
     torch.testing.assert_close(found, [list(expected)] * 3, rtol=1e-4, atol=1e-5)
     assert len(recorded) == 2
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.message for r in caplog.records if r.name == "autotune.torch"]
+
+
+def test_attention_that_drops_nothing_is_ours_where_gradients_are_recorded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who forgets `torch.no_grad` has weights that record gradients; PyTorch's attention may draw
+    random numbers, and draws none in evaluation."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads = nn.Linear(16, 48)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.heads(x).view(2, 5, 3, 2, 8).permute(2, 0, 3, 1, 4)
+            share = 0.5 if self.training else 0.0
+            return nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=share)
+
+    model, x = Attention().eval(), torch.randn(2, 5, 16)
+    fast = compiled(model)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
+    assert not told(caplog)
+
+    def gradient(called: Callable[..., Any]) -> Any:
+        return torch.autograd.grad(called(x).square().sum(), model.heads.weight)
+
+    torch.testing.assert_close(gradient(fast), gradient(model), rtol=1e-4, atol=1e-4)
+    fast.train()
+    fast(x)
+    assert any("draws random numbers" in line for line in told(caplog))

@@ -164,3 +164,20 @@ def test_all_of_a_volume_in_one_row() -> None:
         x = torch.randn(shape)
         same(function(x), x.softmax(1).reshape(-1))
     assert len(graphs) == 1
+
+
+def test_a_part_of_a_tensor_lies_in_memory_as_eagers_does() -> None:
+    """It is a view with gaps there, and alone what is computed here."""
+
+    def parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.softmax(-1)[:, :, 0], x[:, : x.shape[1] // 2 - 1].exp()[:, :, :3], x * 2
+
+    fast, graphs = counted(parts, dynamic=True)
+    for rows, columns in ((6, 9), (5, 16), (7, 8)):
+        x = torch.randn(rows, columns, 4)
+        found, expected = fast(x), parts(x)
+        same(found, expected)
+        assert [f.stride() for f in found if f.numel()] == [
+            e.stride() for e in expected if e.numel()
+        ]
+    assert len(graphs) == 1
