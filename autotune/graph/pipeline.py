@@ -20,12 +20,11 @@ from autotune.graph.passes.drop_constant_channels import DropConstantChannels
 from autotune.graph.passes.exact_quotients import ExactQuotients
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
-from autotune.graph.passes.fold_flatten import FoldFlatten
 from autotune.graph.passes.group_heads import GroupHeads
 from autotune.graph.passes.merge_transposes import MergeTransposes
 from autotune.graph.passes.pointwise_products import PointwiseProducts
+from autotune.graph.passes.push_orders import PushOrders
 from autotune.graph.passes.push_reshapes import PushReshapes
-from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.recognize_causal import RecognizeCausal
 from autotune.graph.passes.recognize_norms import RecognizeNorms
@@ -61,9 +60,8 @@ CLEAN: tuple[Pass, ...] = (
     CanonicalWeights(),
     DropConstantChannels(),
     CutTaps(),
-    FoldFlatten(),
     FoldAffine(),
-    PushShuffles(),
+    PushOrders(),
     CanonicalOperands(),
     RemoveIdentities(),
     FoldConstants(),
