@@ -17,14 +17,18 @@ class FoldAffine:
 
     s is a constant per output channel, or a scalar (which also passes through reshapes and
     transposes); W is constant, of floats, and what is in between has no other reader. Arithmetic
-    on constants is done in double precision. Elsewhere x * s * t -> x * (s * t)."""
+    on constants is done in double precision. Elsewhere x * s * t -> x * (s * t). Of integers
+    x + s + t -> x + (s + t) alone."""
 
     def run(self, graph: Graph) -> Graph:
         return rewritten(graph, _folded)
 
 
 def _folded(new: Rewriter, node: Node) -> str | None:
-    if node.op not in ("mul", "div", "add", "sub") or not _is_float(new, node):
+    if node.op not in ("mul", "div", "add", "sub"):
+        return None
+    floats = _is_float(new, node)
+    if not floats and node.op != "add":
         return None
     value, operand = new.inputs(node)
     if node.op in ("mul", "add") and new.known(operand) is None:
@@ -33,7 +37,7 @@ def _folded(new: Rewriter, node: Node) -> str | None:
     shape = new.graph.types[node.output].shape
     if known is None or new.known(value) is not None or new.shape(value) != shape:
         return None
-    constant = known.astype(np.float64)
+    constant = known.astype(np.float64 if floats else np.int64)
     if node.op in ("mul", "div"):
         if node.op == "div" and not constant.all():
             return None
@@ -93,7 +97,7 @@ def _shifted(new: Rewriter, value: str, shift: Array, like: Node) -> str | None:
     inner, constant = operand
     if new.shape(inner) != new.shape(value) or not _compact(shift, constant):
         return None
-    total = (constant.astype(np.float64) + shift).astype(new.types[value].dtype)
+    total = (constant.astype(shift.dtype) + shift).astype(new.types[value].dtype)
     return new.emit("add", [inner, new.constant(total, like.output)], source)
 
 
