@@ -114,9 +114,11 @@ class Rewriter:
     def shape(self, new: str) -> tuple[int, ...]:
         return self.types[new].shape
 
-    def producer(self, new: str) -> Node | None:
-        """The new node that computes a new value; None for inputs and constants."""
-        return self._producers.get(new)
+    def producer(self, new: str, *ops: str) -> Node | None:
+        """The new node that computes a new value, by one of these operators if any are named; None
+        for inputs and constants."""
+        node = self._producers.get(new)
+        return None if node is not None and ops and node.op not in ops else node
 
     def known(self, new: str) -> Array | None:
         """The array of a constant or a `scalar` node; None where only a run can tell."""

@@ -63,12 +63,9 @@ def _instead(new: Rewriter, node: Node, pushed: dict[str, _Reordered]) -> str | 
 
 def _reordered(new: Rewriter, value: str, like: Node) -> _Reordered | None:
     """Of what a value has the channels in another order."""
-    merged = new.producer(value)
-    transpose = new.producer(merged.inputs[0]) if merged and merged.op == "reshape" else None
-    shape = new.shape(value)
-    if transpose is None or transpose.op != "transpose" or shape[-1:] in ((), (1,)):
-        return None
-    if math.prod(shape) == 0:
+    merged, shape = new.producer(value, "reshape"), new.shape(value)
+    transpose = new.producer(merged.inputs[0], "transpose") if merged else None
+    if transpose is None or shape[-1:] in ((), (1,)) or math.prod(shape) == 0:
         return None
     source, perm = new.shape(transpose.inputs[0]), ints(transpose, "perm")
     dims, into = factor_groups(new.shape(transpose.output), shape)[-1]
@@ -76,8 +73,8 @@ def _reordered(new: Rewriter, value: str, like: Node) -> _Reordered | None:
     moved = perm[:first] != tuple(range(first))
     if into != [len(shape) - 1] or moved or any_size(source[first:]):
         return None
-    base, split = transpose.inputs[0], new.producer(transpose.inputs[0])
-    if split is not None and split.op == "reshape" and new.shape(split.inputs[0]) == shape:
+    base, split = transpose.inputs[0], new.producer(transpose.inputs[0], "reshape")
+    if split is not None and new.shape(split.inputs[0]) == shape:
         base = split.inputs[0]
     else:
         base = new.emit("reshape", [base], like, shape=shape)

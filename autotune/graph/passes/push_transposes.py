@@ -122,9 +122,8 @@ class _Pushing:
         shape = self.new.shape(base)
         if only_moves_units(shape, perm):
             return self.new.emit("reshape", [base], like, shape=tuple(shape[p] for p in perm))
-        producer = self.new.producer(base)
-        if producer is not None and producer.op == "expand":
-            (small,) = producer.inputs
+        if (wide := self.new.producer(base, "expand")) is not None:
+            (small,) = wide.inputs
             if len(self.new.shape(small)) == len(perm):  # turned before it is repeated
                 source = self._arranged(_Lazy(small, perm), like)
                 turned = tuple(shape[p] for p in perm)
