@@ -21,7 +21,6 @@ from autotune.graph.passes.exact_quotients import ExactQuotients
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.group_heads import GroupHeads
-from autotune.graph.passes.merge_transposes import MergeTransposes
 from autotune.graph.passes.pointwise_products import PointwiseProducts
 from autotune.graph.passes.push_orders import PushOrders
 from autotune.graph.passes.push_reshapes import PushReshapes
@@ -51,7 +50,6 @@ CLEAN: tuple[Pass, ...] = (
     RemoveIdentities(),
     PushTransposes(),
     RemoveIdentities(),
-    MergeTransposes(),
     GroupHeads(),
     RemoveIdentities(),
     PushReshapes(),

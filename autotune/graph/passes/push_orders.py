@@ -16,8 +16,8 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._dimensions import any_order
-from autotune.graph.passes.push_transposes import factor_groups
 from autotune.graph.rewriter import Rewriter, ints, rewritten
+from autotune.shapes import factor_groups
 from autotune.sizes import any_size
 from autotune.types import Array
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._dimensions import Perm, any_order, in_order, inverse, remaining
-from autotune.graph.passes.remove_identities import only_moves_units
 from autotune.graph.rewriter import Rewriter, ints
-from autotune.shapes import typical
+from autotune.shapes import factor_groups, only_moves_units, typical
 from autotune.sizes import surely_at_most
 
 WIDE_PLANE = 8
@@ -228,32 +227,6 @@ class _Pushing:
         if self.new.shape(base) != shape:
             base = self.new.emit("reshape", [base], node, shape=shape)
         return self._put(node, base, inverse(tuple(order)))
-
-
-def factor_groups(
-    before: Sequence[int], after: Sequence[int]
-) -> list[tuple[list[int], list[int]]]:
-    """The finest grouping of a reshape: (input dimensions, output dimensions) of equal product
-    (a coarser one where sizes that only a run knows decide which product is larger).
-
-    Dimensions of extent 1 belong to no group. [6, 1, 4] -> [2, 3, 4] gives ([0], [0, 1]), ([2],
-    [2]). Neither shape may hold a zero."""
-    ins = [d for d, e in enumerate(before) if e != 1]
-    outs = [d for d, e in enumerate(after) if e != 1]
-    groups: list[tuple[list[int], list[int]]] = []
-    while ins:
-        group = ([ins.pop(0)], [outs.pop(0)])
-        left, right = before[group[0][0]], after[group[1][0]]
-        while left != right:
-            less = surely_at_most(left, right) or not surely_at_most(right, left)
-            if ins and (less or not outs):
-                group[0].append(ins.pop(0))
-                left *= before[group[0][-1]]
-            else:
-                group[1].append(outs.pop(0))
-                right *= after[group[1][-1]]
-        groups.append(group)
-    return groups
 
 
 def _with_units(order: list[int], rank: int) -> list[int]:

@@ -17,9 +17,10 @@ from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.push_orders import PushOrders
-from autotune.graph.passes.push_transposes import PushTransposes, factor_groups
+from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.remove_identities import RemoveIdentities
 from autotune.graph.pipeline import Pass, optimize
+from autotune.shapes import factor_groups
 from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import TO_NCHW, TO_NHWC, Net, op_counts, random_feeds
 
