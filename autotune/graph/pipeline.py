@@ -14,7 +14,6 @@ from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
 from autotune.graph.passes.concats import NestConcats, SplitOverConcat
 from autotune.graph.passes.cut_taps import CutTaps
-from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.depthwise_planes import DepthwisePlanes
 from autotune.graph.passes.drop_constant_channels import DropConstantChannels
 from autotune.graph.passes.exact_quotients import ExactQuotients
@@ -42,7 +41,6 @@ class Pass(Protocol):
 
 
 CLEAN: tuple[Pass, ...] = (
-    DropDeadNodes(),
     FoldConstants(),
     RemoveIdentities(),
     # Twice: the first run makes views meet, merging them lets more transposes cancel.
@@ -85,7 +83,6 @@ ARRANGE: tuple[Pass, ...] = (
     SplitOverConcat(),
     PushReshapes(),
     RowStrips(),
-    DropDeadNodes(),
     ExactQuotients(),
 )
 """How kernels have it best: larger operators, strips, joined values."""

@@ -42,7 +42,8 @@ def _product(new: Rewriter, node: Node) -> str | None:
     weights = new.inputs(node)[1]
     shape = new.graph.types[node.output].shape
     batch, points, filters = shape[0], math.prod(shape[1:3]), shape[3]
-    if points < LEAST_POINTS or weights not in new.constants:
+    floats = all(new.types[i].dtype == "float32" for i in new.inputs(node))
+    if points < LEAST_POINTS or weights not in new.constants or not floats:
         return None
     base = _columns(new, node)
     if base is None:
@@ -103,8 +104,7 @@ def _is_narrow(new: Rewriter, node: Node) -> bool:
     rows, columns, channels, filters = weights.shape
     windows = conv.windows(image, weights, node.attributes)
     return (
-        image.dtype == weights.dtype == "float32"
-        and channels == image.shape[3]
+        channels == image.shape[3]
         and rows * columns * channels * LEAST_FILTERS <= filters
         and all(w.meets_image for w in windows)
     )
@@ -112,12 +112,6 @@ def _is_narrow(new: Rewriter, node: Node) -> bool:
 
 def _is_pointwise(new: Rewriter, node: Node) -> bool:
     """Whether a convolution multiplies each point by one constant matrix."""
-    image, weights = new.inputs(node)
-    before, after = new.shape(image), new.graph.types[node.output].shape
-    return (
-        weights in new.constants
-        and new.types[image].dtype == new.types[weights].dtype == "float32"
-        and new.shape(weights)[:2] == (1, 1)
-        and new.shape(weights)[2] >= LEAST_DEPTH
-        and before[:3] == after[:3]
-    )
+    image, weights = (new.shape(i) for i in new.inputs(node))
+    alike = image[:3] == new.graph.types[node.output].shape[:3]
+    return alike and weights[:2] == (1, 1) and weights[2] >= LEAST_DEPTH

@@ -43,10 +43,6 @@ class _Lazy:
     base: str
     perm: Perm
 
-    @property
-    def inverse(self) -> Perm:
-        return inverse(self.perm)
-
 
 def _identity(rank: int) -> Perm:
     return tuple(range(rank))
@@ -60,7 +56,6 @@ class _Pushing:
         self.emitted: dict[tuple[str, Perm], str] = {}
         self.handlers: dict[str, Callable[[Node], bool]] = {
             "transpose": self._transpose,
-            "copy": self._copy,
             "max_pool2d": self._pool,
             "avg_pool2d": self._pool,
             "matmul": self._matmul,
@@ -190,10 +185,6 @@ class _Pushing:
         pooled = self.new.emit(node.op, [planes], node, **node.attributes)
         shape = (*images, rows, columns)
         return self._put(node, self.new.emit("reshape", [pooled], node, shape=shape), value.perm)
-
-    def _copy(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        return self._put(node, value.base, value.perm)
 
     def _matmul(self, node: Node) -> bool:
         """Where the right operand's rows lie contiguously, read it transposed instead."""
