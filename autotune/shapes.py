@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from autotune.sizes import any_size, is_size, symbols_of, value_at
+from autotune.sizes import any_size, is_size, surely_at_most, symbols_of, value_at
 
 
 def whole(amount: Any) -> int:
@@ -51,3 +51,35 @@ def typical(amount: int) -> int:
     against each other where either way is right."""
     symbols = symbols_of(amount)
     return value_at(amount, {s.name: round((max(s.low, 1) * s.high) ** 0.5) for s in symbols})
+
+
+def factor_groups(
+    before: Sequence[int], after: Sequence[int]
+) -> list[tuple[list[int], list[int]]]:
+    """The finest grouping of a reshape: (input dimensions, output dimensions) of equal product
+    (a coarser one where sizes that only a run knows decide which product is larger).
+
+    Dimensions of extent 1 belong to no group. [6, 1, 4] -> [2, 3, 4] gives ([0], [0, 1]), ([2],
+    [2]). Neither shape may hold a zero."""
+    ins = [d for d, e in enumerate(before) if e != 1]
+    outs = [d for d, e in enumerate(after) if e != 1]
+    groups: list[tuple[list[int], list[int]]] = []
+    while ins:
+        group = ([ins.pop(0)], [outs.pop(0)])
+        left, right = before[group[0][0]], after[group[1][0]]
+        while left != right:
+            less = surely_at_most(left, right) or not surely_at_most(right, left)
+            if ins and (less or not outs):
+                group[0].append(ins.pop(0))
+                left *= before[group[0][-1]]
+            else:
+                group[1].append(outs.pop(0))
+                right *= after[group[1][-1]]
+        groups.append(group)
+    return groups
+
+
+def only_moves_units(shape: tuple[int, ...], perm: tuple[int, ...]) -> bool:
+    """True where a transpose leaves the dimensions longer than 1 in order: it is a reshape."""
+    kept = [p for p in perm if shape[p] != 1]
+    return kept == sorted(kept)

@@ -14,18 +14,15 @@ from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
 from autotune.graph.passes.concats import NestConcats, SplitOverConcat
 from autotune.graph.passes.cut_taps import CutTaps
-from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.depthwise_planes import DepthwisePlanes
 from autotune.graph.passes.drop_constant_channels import DropConstantChannels
 from autotune.graph.passes.exact_quotients import ExactQuotients
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
-from autotune.graph.passes.fold_flatten import FoldFlatten
 from autotune.graph.passes.group_heads import GroupHeads
-from autotune.graph.passes.merge_transposes import MergeTransposes
 from autotune.graph.passes.pointwise_products import PointwiseProducts
+from autotune.graph.passes.push_orders import PushOrders
 from autotune.graph.passes.push_reshapes import PushReshapes
-from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.recognize_causal import RecognizeCausal
 from autotune.graph.passes.recognize_norms import RecognizeNorms
@@ -44,7 +41,6 @@ class Pass(Protocol):
 
 
 CLEAN: tuple[Pass, ...] = (
-    DropDeadNodes(),
     FoldConstants(),
     RemoveIdentities(),
     # Twice: the first run makes views meet, merging them lets more transposes cancel.
@@ -52,7 +48,6 @@ CLEAN: tuple[Pass, ...] = (
     RemoveIdentities(),
     PushTransposes(),
     RemoveIdentities(),
-    MergeTransposes(),
     GroupHeads(),
     RemoveIdentities(),
     PushReshapes(),
@@ -61,9 +56,8 @@ CLEAN: tuple[Pass, ...] = (
     CanonicalWeights(),
     DropConstantChannels(),
     CutTaps(),
-    FoldFlatten(),
     FoldAffine(),
-    PushShuffles(),
+    PushOrders(),
     CanonicalOperands(),
     RemoveIdentities(),
     FoldConstants(),
@@ -89,7 +83,6 @@ ARRANGE: tuple[Pass, ...] = (
     SplitOverConcat(),
     PushReshapes(),
     RowStrips(),
-    DropDeadNodes(),
     ExactQuotients(),
 )
 """How kernels have it best: larger operators, strips, joined values."""

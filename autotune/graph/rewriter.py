@@ -39,12 +39,22 @@ def use_counts(graph: Graph) -> Counter[str]:
     return uses
 
 
+def needed(nodes: Sequence[Node], outputs: Sequence[tuple[str, str]]) -> set[str]:
+    """Values that the outputs of a graph depend on."""
+    values = {value for _, value in outputs}
+    for node in reversed(nodes):
+        if node.output in values:
+            values.update(node.inputs)
+    return values
+
+
 def rewritten(graph: Graph, instead: Callable[[Rewriter, Node], str | None], *ops: str) -> Graph:
     """The graph with another value for the output of each node, of these operators if any are
-    named, for which `instead` gives one."""
-    new = Rewriter(graph)
+    named, for which `instead` gives one; without nodes that no output needs."""
+    new, live = Rewriter(graph), needed(graph.nodes, graph.outputs)
     for node in graph.nodes:
-        value = instead(new, node) if not ops or node.op in ops else None
+        asked = node.output in live and (not ops or node.op in ops)
+        value = instead(new, node) if asked else None
         if value is None:
             new.keep(node)
         else:
@@ -114,9 +124,11 @@ class Rewriter:
     def shape(self, new: str) -> tuple[int, ...]:
         return self.types[new].shape
 
-    def producer(self, new: str) -> Node | None:
-        """The new node that computes a new value; None for inputs and constants."""
-        return self._producers.get(new)
+    def producer(self, new: str, *ops: str) -> Node | None:
+        """The new node that computes a new value, by one of these operators if any are named; None
+        for inputs and constants."""
+        node = self._producers.get(new)
+        return None if node is not None and ops and node.op not in ops else node
 
     def known(self, new: str) -> Array | None:
         """The array of a constant or a `scalar` node; None where only a run can tell."""
@@ -135,20 +147,16 @@ class Rewriter:
     def finish(self) -> Graph:
         """The new graph, without what no output needs. Its inputs all stay: callers name them."""
         outputs = tuple((public, self._new[value]) for public, value in self.graph.outputs)
-        needed = {value for _, value in outputs}
-        kept: list[Node] = []
-        for node in reversed(self._nodes):
-            if node.output in needed:
-                kept.append(node)
-                needed.update(node.inputs)
-        needed.update(name for name, _ in self.graph.inputs)
+        live = needed(self._nodes, outputs)
+        nodes = tuple(node for node in self._nodes if node.output in live)
+        live.update(name for name, _ in self.graph.inputs)
         return Graph(
             name=self.graph.name,
             inputs=self.graph.inputs,
             outputs=outputs,
-            nodes=tuple(reversed(kept)),
-            constants={n: a for n, a in self.constants.items() if n in needed},
-            types={n: t for n, t in self.types.items() if n in needed},
+            nodes=nodes,
+            constants={n: a for n, a in self.constants.items() if n in live},
+            types={n: t for n, t in self.types.items() if n in live},
             declared=self.graph.declared,
         )
 

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.dead_nodes import DropDeadNodes
+from autotune.graph.rewriter import rewritten
 from autotune.target import Target
 from autotune.types import TensorType
 
@@ -56,7 +56,7 @@ def as_declared(graph: Graph) -> Graph:
         types=types,
         declared=tuple((n, d) for n, d in graph.declared if n not in inputs | outputs.keys()),
     )
-    return DropDeadNodes().run(made)
+    return rewritten(made, lambda *_: None)
 
 
 def _is_short(declared: Mapping[str, str], name: str, kind: TensorType) -> bool:

@@ -11,8 +11,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from autotune.graph.passes.push_transposes import factor_groups
 from autotune.placement.types import Placement
+from autotune.shapes import factor_groups
 from autotune.types import Layout, dense_strides
 
 Shape = tuple[int, ...]

@@ -62,6 +62,8 @@ class Dim:
             return 1
         if isinstance(other, Dim) and (shared := _shared_factors(self, other)):
             return _divided(self, shared) // _divided(other, shared)
+        if isinstance(other, Dim) and (whole := _multiples(self, other)):
+            return _divided(whole, *other.terms) + (self - whole) // other
         return Dim({(f"(({self}) // ({other}))",): 1})
 
     def __rfloordiv__(self, other: object) -> Any:
@@ -104,6 +106,16 @@ def _shared_factors(one: Dim, other: Dim) -> tuple[str, ...]:
     products = [Counter(product) for product in (*one.terms, *other.terms)]
     shared = functools.reduce(operator.and_, products)
     return tuple(sorted(shared.elements()))
+
+
+def _multiples(number: Dim, divisor: Dim) -> Dim | None:
+    """The terms that a product of symbols divides, all of which are left out of a quotient by it:
+    (a * b + c) // b is a + c // b."""
+    factors = [Counter(product) for product, count in divisor.terms.items() if count == 1]
+    if len(factors) != len(divisor.terms) or len(factors) != 1 or not factors[0]:
+        return None
+    whole = {p: n for p, n in number.terms.items() if factors[0] <= Counter(p)}
+    return Dim(whole) if whole else None
 
 
 def _divided(number: Dim, factors: tuple[str, ...]) -> Any:

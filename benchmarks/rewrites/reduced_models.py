@@ -124,10 +124,55 @@ def image_context() -> Any:
     return written(layers, forward)
 
 
+def bottlenecks() -> Any:
+    """Two levels of blocks whose first mix has the stride, as residual networks were published
+    (He et al. 2016)."""
+    from torch import nn
+
+    def block(taken: int, width: int, stride: int) -> Any:
+        return nn.ModuleList([
+            nn.Conv2d(taken, width, 1, stride), nn.Conv2d(width, width, 3, padding=1),
+            nn.Conv2d(width, 4 * width, 1), nn.Conv2d(taken, 4 * width, 1, stride),
+        ])  # fmt: skip
+
+    def forward(parts: Any, x: Any) -> Any:
+        for i in range(4):
+            mix, window, out, shortcut = parts[f"b{i}"]
+            y = out(window(mix(x).relu()).relu())
+            x = (y + (x if i % 2 else shortcut(x))).relu()
+        return x
+
+    layers = [block(64, 64, 1), block(256, 64, 1), block(256, 128, 2), block(512, 128, 1)]
+    return written({f"b{i}": layer for i, layer in enumerate(layers)}, forward)
+
+
+def joined_levels() -> Any:
+    """Levels of a decoder, each at twice the size of the one before and joined with what its
+    encoder had there (Ronneberger et al. 2015, by nearest neighbours)."""
+    import torch
+    from torch import nn
+
+    def forward(parts: Any, x: Any, *encoded: Any) -> Any:
+        for i, beside in enumerate(encoded):
+            large = nn.functional.interpolate(x, scale_factor=2.0)
+            x = parts[f"l{i}"](torch.cat((large, beside), 1)).relu()
+        return x
+
+    sides = ((256, 128), (128, 64), (64, 32))
+    return written(
+        {f"l{i}": nn.Conv2d(a + b, b, 3, padding=1) for i, (a, b) in enumerate(sides)}, forward
+    )
+
+
 REDUCED: dict[str, Definition] = {
     "branches": (branches, ((1, 3, 112, 112),)),
     "discriminator": (discriminator, ((1, 64, 64, 64),)),
     "image_context": (image_context, ((1, 3, 64, 64),)),
+    "bottlenecks": (bottlenecks, ((1, 64, 56, 56),)),
+    "joined_levels": (
+        joined_levels,
+        ((1, 256, 16, 16), (1, 128, 32, 32), (1, 64, 64, 64), (1, 32, 128, 128)),
+    ),
     "edsr_x2": (edsr(1), ((1, 3, 64, 64),)),
     "edsr_x4": (edsr(2), ((1, 3, 64, 64),)),
     "bert_first": (bert_first, ((128, _WIDTH),)),

@@ -5,8 +5,26 @@ In: a graph whose transposes are as near to the outputs as they come.
 
 from __future__ import annotations
 
-from autotune.graph.ir import Graph
-from autotune.graph.rewriter import Rewriter, ints, kind_of, use_counts
+from collections.abc import Callable
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes.push_transposes import PushTransposes
+from autotune.graph.passes.remove_identities import RemoveIdentities
+from autotune.graph.rewriter import Rewriter, ints, kind_of, rewritten, use_counts
+
+
+def as_they_lie(graph: Graph, instead: Callable[[Rewriter, Node], str | None]) -> Graph:
+    """The graph with another value for each convolution that only a transpose reads, where
+    `instead` gives one, and without the transposes that cancel then."""
+    ends, made = turned_back(graph), []
+
+    def visit(new: Rewriter, node: Node) -> str | None:
+        value = instead(new, node) if node.output in ends else None
+        made.extend([value] if value else [])
+        return value
+
+    found = rewritten(graph, visit, "conv2d")
+    return RemoveIdentities().run(PushTransposes().run(found)) if made else graph
 
 
 def turned_back(graph: Graph) -> frozenset[str]:
@@ -32,12 +50,12 @@ def turned_back(graph: Graph) -> frozenset[str]:
 
 def channels_first(new: Rewriter, image: str) -> str | None:
     """What an image is a transpose of, if that has channels first and points in the same order."""
-    node = new.producer(image)
-    if node is not None and node.op == "reshape":
-        shape, inner = new.shape(image), new.shape(node.inputs[0])
-        kept = len(inner) > 2 and (shape[0], shape[-1]) == (inner[0], inner[-1])
-        node = new.producer(node.inputs[0]) if kept else None
-    if node is None or node.op != "transpose":
+    if (view := new.producer(image, "reshape")) is not None:
+        shape, inner = new.shape(image), new.shape(view.inputs[0])
+        image = view.inputs[0]
+        if len(inner) < 3 or (shape[0], shape[-1]) != (inner[0], inner[-1]):
+            return None
+    if (node := new.producer(image, "transpose")) is None:
         return None
     perm = ints(node, "perm")
     first = perm == (0, *range(2, len(perm)), 1)

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._dimensions import any_order, axes_of
 from autotune.graph.rewriter import ints, kind_of
 from autotune.ops import OPS
-from autotune.sizes import any_size
+from autotune.sizes import any_size, is_size
 from autotune.types import Array, TensorType
 
-_INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "bool")
-_REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min")
+_BYTES = ("int8", "uint8")
+_INTEGERS = (*_BYTES, "int16", "int32", "int64", "bool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,43 +33,45 @@ class Channels:
     """Where it is constant: its number."""
 
 
-def is_product(graph: Graph, node: Node) -> bool:
-    """Whether every result sums all channels of input 0, times constant integers."""
-    if node.op not in ("conv2d", "matmul") or node.inputs[1] not in graph.constants:
-        return False
+def sums_of(graph: Graph, node: Node) -> str:
+    """Whether results of a contraction of bytes with constants are sums of `all` channels of input
+    0, or each of its `own` alone; empty of other nodes."""
+    weights = graph.constants.get(node.inputs[1]) if node.op in ("conv2d", "matmul") else None
+    if weights is None or any(graph.types[i].dtype not in _BYTES for i in node.inputs):
+        return ""
+    attrs, channels = node.attributes, channels_of(graph.types[node.inputs[0]])
+    if attrs.get("groups", 1) != 1:
+        return "own" if channels == attrs["groups"] == weights.shape[-1] else ""
+    turned = attrs.get("transpose_a") or attrs.get("transpose_b")
+    return "" if turned or (node.op == "matmul" and weights.ndim != 2) else "all"
+
+
+def filters_of(graph: Graph, node: Node) -> tuple[Array, Array]:
+    """A contraction's weights, [channels, results]: whether any is other than zero, their sum."""
     weights = graph.constants[node.inputs[1]]
-    kinds = {graph.types[i].dtype for i in node.inputs} <= {"int8", "uint8"}
-    if node.op == "matmul":
-        turned = any(node.attributes.get(name) for name in ("transpose_a", "transpose_b"))
-        return kinds and weights.ndim == 2 and not turned
-    return kinds and node.attributes["groups"] == 1
-
-
-def is_depthwise(graph: Graph, node: Node) -> bool:
-    """Whether it is a convolution of each channel with a filter of its own."""
-    if node.op != "conv2d" or node.inputs[1] not in graph.constants:
-        return False
-    channels = channels_of(graph.types[node.inputs[0]])
-    alike = channels == node.attributes["groups"] == channels_of(graph.types[node.output])
-    return alike and {graph.types[i].dtype for i in node.inputs} <= {"int8", "uint8"}
+    taps = weights.reshape(-1, *weights.shape[-2:])
+    met, total = (taps != 0).any(axis=0), taps.sum(axis=0, dtype=np.int64)
+    own = np.eye(weights.shape[-1], dtype=np.int64) if sums_of(graph, node) == "own" else 1
+    return met & (np.asarray(own) > 0), total * own
 
 
 def is_by_channel(graph: Graph, node: Node) -> bool:
     """Whether each channel of the result is made of the same channel of what it reads alone."""
-    channels = channels_of(graph.types[node.output])
-    if any_size(graph.types[node.output].shape) or not channels:
+    kind = graph.types[node.output]
+    channels = channels_of(kind)
+    if any_size(kind.shape) or not channels:
         return False
     if kind_of(node.op) == "elementwise":
-        return node.op != "causal"  # which asks where a channel is
-    if any(channels_of(graph.types[i]) != channels for i in node.inputs[:1]):
+        return any_order(node)
+    if channels_of(graph.types[node.inputs[0]]) != channels:
         return False
     if node.op == "pad":
         pads = ints(node, "pads")
         return pads[len(pads) // 2 - 1] == pads[-1] == 0
-    if node.op in _REDUCTIONS:
+    if node.op.startswith("reduce_"):
         rank = len(graph.types[node.inputs[0]].shape)
-        return all(axis % rank != rank - 1 for axis in ints(node, "axes"))
-    return node.op == "reshape" or is_depthwise(graph, node)
+        return rank - 1 not in axes_of(node, rank)
+    return node.op == "reshape" or sums_of(graph, node) == "own"
 
 
 def channels_of(kind: TensorType) -> int:
@@ -77,15 +80,11 @@ def channels_of(kind: TensorType) -> int:
     return 0 if any_size((last,)) else int(last)
 
 
-def is_padded(node: Node) -> bool:
-    """Whether it reads zeros beside the image."""
-    return node.op == "conv2d" and any(ints(node, "pads"))
-
-
-def filters_of(graph: Graph, node: Node) -> Array:
-    """A product's weights as int64 [what is summed of a channel, channels, results]."""
-    weights = graph.constants[node.inputs[1]].astype(np.int64)
-    return weights.reshape(-1, *weights.shape[-2:])
+def certain(node: Node, data: Channels) -> Array:
+    """Which channels of its input a contraction sees one number of: zeros beside the image come
+    between others."""
+    padded = node.op == "conv2d" and any(ints(node, "pads"))
+    return data.constant & (data.numbers == 0) if padded else data.constant
 
 
 def constant_channels(graph: Graph) -> Mapping[str, Channels]:
@@ -95,45 +94,25 @@ def constant_channels(graph: Graph) -> Mapping[str, Channels]:
         kind = graph.types[node.output]
         if kind.dtype not in _INTEGERS or any_size(kind.shape) or not channels_of(kind):
             continue
-        found: Channels | None
-        if is_product(graph, node):
-            found = _of_product(graph, node, out)
-        elif is_depthwise(graph, node):
-            found = _of_depthwise(graph, node, out)
+        found: Channels | None = None
+        if sums_of(graph, node):
+            found = _of_contraction(graph, node, out.get(node.inputs[0]))
         elif is_by_channel(graph, node) and any(i in out for i in node.inputs):
             found = _of_others(graph, node, out)
-        else:
-            continue
         if found is not None and found.constant.any():
             out[node.output] = found
     return out
 
 
-def _input(graph: Graph, node: Node, known: Mapping[str, Channels]) -> Channels:
-    """What is known of input 0, without numbers that zeros beside the image come between."""
-    name = node.inputs[0]
-    if name not in known:
-        nothing = np.zeros(channels_of(graph.types[name]), np.int64)
-        return Channels(constant=nothing > 0, numbers=nothing)
-    now = known[name]
-    zero = now.numbers == 0
-    return Channels(
-        constant=now.constant & zero if is_padded(node) else now.constant, numbers=now.numbers
-    )
-
-
-def _of_product(graph: Graph, node: Node, known: Mapping[str, Channels]) -> Channels:
-    data, filters = _input(graph, node, known), filters_of(graph, node)
-    met = (filters != 0).any(axis=0)
-    numbers = np.where(data.constant, data.numbers, 0) @ filters.sum(axis=0)
-    return Channels(constant=~met[~data.constant].any(axis=0), numbers=numbers)
-
-
-def _of_depthwise(graph: Graph, node: Node, known: Mapping[str, Channels]) -> Channels:
-    data = _input(graph, node, known)
-    filters = filters_of(graph, node)[:, 0]
-    numbers = np.where(data.constant, data.numbers, 0) * filters.sum(axis=0)
-    return Channels(constant=data.constant | ~filters.any(axis=0), numbers=numbers)
+def _of_contraction(graph: Graph, node: Node, data: Channels | None) -> Channels:
+    met, total = filters_of(graph, node)
+    if data is None:
+        return Channels(
+            constant=np.asarray(~met.any(axis=0)), numbers=np.zeros(met.shape[1], np.int64)
+        )
+    known = certain(node, data)
+    numbers = np.where(known, data.numbers, 0) @ total
+    return Channels(constant=np.asarray(~met[~known].any(axis=0)), numbers=numbers)
 
 
 def _of_others(graph: Graph, node: Node, known: Mapping[str, Channels]) -> Channels | None:
@@ -161,15 +140,9 @@ def _of_others(graph: Graph, node: Node, known: Mapping[str, Channels]) -> Chann
 def _by_channel(graph: Graph, name: str) -> Array | None:
     """A known operand that is the same in all places."""
     array = graph.constants.get(name)
-    if array is None:
-        return scalars_of(graph).get(name)
-    return array if array.size == 1 or array.shape[-1:] == (array.size,) else None
-
-
-def scalars_of(graph: Graph) -> Mapping[str, Array]:
-    """Numbers that nodes are, by name."""
-    return {
-        n.output: np.asarray(n.attributes["value"], str(n.attributes["dtype"]))
-        for n in graph.nodes
-        if n.op == "scalar" and not any_size((n.attributes["value"],))
-    }
+    if array is not None:
+        return array if array.size == 1 or array.shape[-1:] == (array.size,) else None
+    made = next((n for n in graph.nodes if n.output == name and n.op == "scalar"), None)
+    if made is None or is_size(made.attributes["value"]):
+        return None
+    return np.asarray(made.attributes["value"], str(made.attributes["dtype"]))

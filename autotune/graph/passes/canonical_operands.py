@@ -60,8 +60,7 @@ def _reformed(new: Rewriter, node: Node, value: str, array: Array) -> str:
 
 def _other(new: Rewriter, node: Node) -> None:
     for value in node.inputs:
-        source = new.producer(new.new(value))
-        if source is not None and source.op == "scalar":
+        if (source := new.producer(new.new(value), "scalar")) is not None:
             new.replace(value, _tensor(new, source))
     new.keep(node)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.graph.ir import Graph
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.ir import Graph, Node
+from autotune.graph.rewriter import Rewriter, rewritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,19 +15,16 @@ class CanonicalWeights:
     """matmul(x, W, transpose_b=True) -> matmul(x, W transposed, transpose_b=False)."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
         turned: dict[str, str] = {}
-        for node in graph.nodes:
-            if node.op != "matmul":
-                new.keep(node)
-                continue
-            left, right = new.inputs(node)
-            flag = bool(node.attributes.get("transpose_b", False))
-            if flag and right in new.constants:
-                if right not in turned:
-                    array = np.swapaxes(new.constants[right], -1, -2)
-                    turned[right] = new.constant(array, right)
-                right, flag = turned[right], False
-            attrs = node.attributes | {"transpose_b": flag}
-            new.replace(node.output, new.emit("matmul", [left, right], node, **attrs))
-        return new.finish()
+        return rewritten(graph, lambda new, node: _canonical(new, node, turned), "matmul")
+
+
+def _canonical(new: Rewriter, node: Node, turned: dict[str, str]) -> str:
+    """`turned`: weights that were, for all of their readers."""
+    left, right = new.inputs(node)
+    flag = bool(node.attributes.get("transpose_b", False))
+    if flag and right in new.constants:
+        if right not in turned:
+            turned[right] = new.constant(np.swapaxes(new.constants[right], -1, -2), right)
+        right, flag = turned[right], False
+    return new.emit("matmul", [left, right], node, **node.attributes | {"transpose_b": flag})

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter, kind_of
+from autotune.graph.rewriter import Rewriter, kind_of, rewritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,25 +41,18 @@ class SplitOverConcat:
     same for all of the joined axis."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
         uses = Counter(i for node in graph.nodes for i in node.inputs)
-        for node in graph.nodes:
-            if len([i for i in node.inputs if new.known(new.new(i)) is None]) == 1:
-                split = _split(new, node, uses)
-                if split is not None:
-                    new.replace(node.output, split)
-                    continue
-            new.keep(node)
-        return new.finish()
+        return rewritten(graph, lambda new, node: _split(new, node, uses))
 
 
 def _split(new: Rewriter, node: Node, uses: Counter[str]) -> str | None:
     inputs = new.inputs(node)
-    position = next(p for p, i in enumerate(inputs) if new.known(i) is None)
-    concat = new.producer(inputs[position])
-    if concat is None or concat.op != "concat" or kind_of(node.op) != "elementwise":
+    computed = [p for p, i in enumerate(inputs) if new.known(i) is None]
+    if len(computed) != 1 or kind_of(node.op) != "elementwise":
         return None
-    if node.op == "expand" or not new.used_once(concat.output):
+    (position,) = computed
+    concat = new.producer(inputs[position], "concat")
+    if concat is None or node.op == "expand" or not new.used_once(concat.output):
         return None
     rank = len(new.shape(concat.output))
     places = rank - int(str(concat.attributes["axis"])) % rank

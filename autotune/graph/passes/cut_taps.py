@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.ops.conv import windows
 from autotune.ops.window import Window
 from autotune.sizes import any_size
@@ -23,20 +23,18 @@ class CutTaps:
     """conv2d(x, W; pads, dilations) -> conv2d(x, rows and columns of W that meet x; less pads)."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            if node.op != "conv2d" or node.inputs[1] not in graph.constants or not _cut(new, node):
-                new.keep(node)
-        return new.finish()
+        return rewritten(graph, _cut, "conv2d")
 
 
-def _cut(new: Rewriter, node: Node) -> bool:
-    """Emit the smaller convolution; False where every part of the window meets the image."""
+def _cut(new: Rewriter, node: Node) -> str | None:
+    """The smaller convolution; None where every part of the window meets the image."""
     x, w = new.inputs(node)
+    if w not in new.constants:
+        return None
     axes = windows(new.types[x], new.types[w], node.attributes)
     kept = tuple(_meets(axis) for axis in axes)
     if all(len(taps) == axis.kernel for taps, axis in zip(kept, axes, strict=True)):
-        return False
+        return None
     before = [a.before - a.dilation * taps.start for taps, a in zip(kept, axes, strict=True)]
     after = [
         a.after - a.dilation * (a.kernel - taps.stop) for taps, a in zip(kept, axes, strict=True)
@@ -50,8 +48,7 @@ def _cut(new: Rewriter, node: Node) -> bool:
             a.dilation if len(taps) > 1 else 1 for taps, a in zip(kept, axes, strict=True)
         ),
     }
-    new.replace(node.output, new.emit("conv2d", [x, weights], node, **attrs))
-    return True
+    return new.emit("conv2d", [x, weights], node, **attrs)
 
 
 def _meets(axis: Window) -> range:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._channels_first import channels_first, turned_back
-from autotune.graph.passes.push_transposes import PushTransposes
-from autotune.graph.passes.remove_identities import RemoveIdentities
-from autotune.graph.rewriter import Rewriter, rewritten
+from autotune.graph.passes._channels_first import as_they_lie, channels_first
+from autotune.graph.rewriter import Rewriter
 
 LEAST_COLUMNS = 8
 """Results in a row from which on vectors along it are worth it (as of pools)."""
@@ -28,18 +26,12 @@ class DepthwisePlanes:
     """transpose(conv2d(transpose(x), w)) -> conv_planes(x, w), a window for each channel."""
 
     def run(self, graph: Graph) -> Graph:
-        ends = turned_back(graph)
-        found = rewritten(graph, lambda new, node: _planes(new, node, ends), "conv2d")
-        if all(node.op != "conv_planes" for node in found.nodes):
-            return graph
-        return RemoveIdentities().run(PushTransposes().run(found))
+        return as_they_lie(graph, _planes)
 
 
-def _planes(new: Rewriter, node: Node, ends: frozenset[str]) -> str | None:
-    if node.output not in ends or not _is_depthwise(new, node):
-        return None
+def _planes(new: Rewriter, node: Node) -> str | None:
     image, weights = new.inputs(node)
-    base = channels_first(new, image)
+    base = channels_first(new, image) if _is_depthwise(new, node) else None
     if base is None:
         return None
     batch, height, width, channels = new.shape(image)

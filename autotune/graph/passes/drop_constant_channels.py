@@ -12,23 +12,22 @@ Channels come in groups of `together`, which instructions multiply at once: as m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._constant_channels import (
     Channels,
+    certain,
     channels_of,
     constant_channels,
     filters_of,
     is_by_channel,
-    is_depthwise,
-    is_padded,
-    is_product,
+    sums_of,
 )
-from autotune.graph.rewriter import Rewriter, ints
+from autotune.graph.rewriter import Rewriter, ints, rewritten
 from autotune.types import Array
 
 
@@ -43,67 +42,56 @@ class DropConstantChannels:
         kept = _kept(graph, known, self.together) if known else {}
         if not kept:
             return graph
-        writer = _Writer(graph=graph, new=Rewriter(graph), known=known, kept=kept)
-        for node in graph.nodes:
-            writer.write(node)
-        return writer.new.finish()
+        return rewritten(graph, _Writer(graph=graph, known=known, kept=kept).instead)
 
 
 def _kept(graph: Graph, known: Mapping[str, Channels], together: int) -> dict[str, Array]:
-    """By value that loses channels: places of those that stay. Values whose channels are the same
-    lose the same ones."""
-    group = _groups(graph)
-    needed: dict[str, Array] = {}
-    whole = {group[value] for _, value in graph.outputs if value in group}
-    whole |= {group[name] for name, _ in graph.inputs if name in group}
-    for node in graph.nodes:
-        product, by_channel = is_product(graph, node), is_by_channel(graph, node)
-        if not (product or by_channel) and node.output in group:
-            whole.add(group[node.output])
-        for place, name in enumerate(node.inputs):
-            if name not in group or (by_channel and group[name] == group.get(node.output)):
-                continue
-            if product and place == 0:
-                before = needed.get(group[name], np.zeros((), np.bool_))
-                needed[group[name]] = before | _needed(graph, node, known)
-            else:
-                whole.add(group[name])
+    """By value that loses channels: places of those that stay."""
+    needed = {
+        name: np.zeros(channels_of(kind), np.bool_)
+        for name, kind in graph.types.items()
+        if name not in graph.constants and channels_of(kind) > 1
+    }
+    _need_all(needed, [name for name, _ in graph.inputs] + [value for _, value in graph.outputs])
+    before = -1
+    while before != (before := sum(int(places.sum()) for places in needed.values())):
+        for node in reversed(graph.nodes):
+            _spread(graph, node, known, needed)
     out: dict[str, Array] = {}
-    for name, root in group.items():
-        if root in whole or root not in needed:
-            continue
-        places = _filled_up(needed[root], together)
-        if len(places) < len(needed[root]):
+    for name, wanted in needed.items():
+        places = _filled_up(wanted, together)
+        if len(places) < len(wanted):
             out[name] = places
     return out
 
 
-def _groups(graph: Graph) -> dict[str, str]:
-    """By computed value: one that stands for all whose channels are the same."""
-    parent = {name: name for name in graph.types if name not in graph.constants}
-
-    def root(name: str) -> str:
-        while parent[name] != name:
-            name = parent[name]
-        return name
-
-    for node in graph.nodes:
-        if not is_by_channel(graph, node):
-            continue
+def _spread(
+    graph: Graph, node: Node, known: Mapping[str, Channels], needed: Mapping[str, Array]
+) -> None:
+    """Channels that a node must read and make, given those of what it reads and makes. Values that
+    it makes of the same channels of others have the same ones."""
+    if is_by_channel(graph, node):
         channels = channels_of(graph.types[node.output])
-        for name in node.inputs:
-            if name in parent and channels_of(graph.types[name]) == channels:
-                parent[root(name)] = root(node.output)
-    return {name: root(name) for name in parent if channels_of(graph.types[name]) > 1}
+        alike = [
+            v for v in (*node.inputs, node.output) if v in needed and len(needed[v]) == channels
+        ]
+        wanted = np.any([needed[v] for v in alike], axis=0)
+        for value in alike:
+            needed[value][:] = wanted
+        _need_all(needed, [v for v in node.inputs if v not in alike])
+    elif sums_of(graph, node):
+        data = node.inputs[0]
+        met = filters_of(graph, node)[0].any(axis=1)
+        if data in needed:
+            needed[data][:] |= met & ~certain(node, known[data]) if data in known else met
+    else:
+        _need_all(needed, (*node.inputs, node.output))
 
 
-def _needed(graph: Graph, node: Node, known: Mapping[str, Channels]) -> Array:
-    """Which channels a product must read."""
-    met = (filters_of(graph, node) != 0).any(axis=(0, 2))
-    if (data := known.get(node.inputs[0])) is None:
-        return np.asarray(met)
-    foreseen = data.constant & (data.numbers == 0) if is_padded(node) else data.constant
-    return np.asarray(met & ~foreseen)
+def _need_all(needed: Mapping[str, Array], values: Iterable[str]) -> None:
+    for value in values:
+        if value in needed:
+            needed[value][:] = True
 
 
 def _filled_up(needed: Array, together: int) -> Array:
@@ -113,79 +101,53 @@ def _filled_up(needed: Array, together: int) -> Array:
     return np.sort(np.concatenate([np.flatnonzero(needed), more]))
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Writer:
     """The new graph, node by node."""
 
     graph: Graph
-    new: Rewriter
     known: Mapping[str, Channels]
     kept: Mapping[str, Array]
-    owed: dict[str, Array] = field(default_factory=dict)
-    """By old sum: what a constant that is added to it next is to be more."""
 
-    def write(self, node: Node) -> None:
-        if is_product(self.graph, node):
-            self._product(node)
-        elif node.output in self.kept or any(i in self.owed for i in node.inputs):
-            self._by_channel(node)
-        else:
-            self.new.keep(node)
+    def instead(self, new: Rewriter, node: Node) -> str | None:
+        if sums_of(self.graph, node) == "all":
+            return self._product(new, node)
+        return self._by_channel(new, node) if node.output in self.kept else None
 
-    def _product(self, node: Node) -> None:
+    def _product(self, new: Rewriter, node: Node) -> str | None:
         """The filters that stay, of the channels that stay, and the sums of the others."""
-        read, made = self.kept.get(node.inputs[0]), self.kept.get(node.output)
-        if read is None and made is None:
-            self.new.keep(node)
-            return
-        weights = self.graph.constants[node.inputs[1]]
+        data, name = node.inputs
+        read, made = self.kept.get(data), self.kept.get(node.output)
+        weights = self.graph.constants[name]
         more = np.zeros(weights.shape[-1], np.int64)
-        if read is not None:
-            left_out = np.ones(weights.shape[-2], np.bool_)
-            left_out[read] = False
-            if (data := self.known.get(node.inputs[0])) is not None:
-                numbers = np.where(left_out & data.constant, data.numbers, 0)
-                more = numbers @ filters_of(self.graph, node).sum(axis=0)
-            weights = weights[..., read, :]
+        if read is None and made is None:
+            return None
+        if read is not None and data in self.known:
+            numbers = np.where(self.known[data].constant, self.known[data].numbers, 0)
+            numbers[read] = 0
+            more = numbers @ filters_of(self.graph, node)[1]
+        weights = weights if read is None else weights[..., read, :]
         if made is not None:
             weights, more = weights[..., made], more[made]
-        operands = (self.new.new(node.inputs[0]), self.new.constant(weights, node.inputs[1]))
-        total = self.new.emit(node.op, operands, node, **node.attributes)
-        if more.any():
-            if self._is_added_to(node):
-                self.owed[node.output] = more
-            else:
-                sums = self.new.constant(more.astype(np.int32), node.output)
-                total = self.new.emit("add", (total, sums), node)
-        self.new.replace(node.output, total)
+        operands = (new.new(data), new.constant(weights, name))
+        total = new.emit(node.op, operands, node, **node.attributes)
+        if not more.any():
+            return total
+        sums = new.constant(more.astype(np.int32), node.output)
+        return new.emit("add", (total, sums), node)
 
-    def _is_added_to(self, node: Node) -> bool:
-        """Whether all that reads a sum adds a constant to each channel."""
-        users = [n for n in self.graph.nodes if node.output in n.inputs]
-        channels = channels_of(self.graph.types[node.output])
-        constants = self.graph.constants
-        return node.output not in {value for _, value in self.graph.outputs} and all(
-            n.op == "add" and any(i in constants and constants[i].shape[-1:] == (channels,)
-                                  for i in n.inputs)
-            for n in users
-        )  # fmt: skip
-
-    def _by_channel(self, node: Node) -> None:
+    def _by_channel(self, new: Rewriter, node: Node) -> str:
         """The same operator of the channels that stay."""
-        places, inputs = self.kept.get(node.output), []
-        owed = next((self.owed[i] for i in node.inputs if i in self.owed), None)
+        places, inputs, attrs = self.kept[node.output], [], node.attributes
         channels = channels_of(self.graph.types[node.output])
         for name in node.inputs:
             array = self.graph.constants.get(name)
             if array is None or array.shape[-1:] != (channels,):
-                inputs.append(self.new.new(name))
-                continue
-            array = array if places is None else array[..., places]
-            array = array if owed is None else (array + owed).astype(array.dtype)
-            inputs.append(self.new.constant(array, name))
-        attrs = node.attributes
-        if places is not None and is_depthwise(self.graph, node):
+                inputs.append(new.new(name))
+            else:
+                inputs.append(new.constant(array[..., places], name))
+        if sums_of(self.graph, node) == "own":
             attrs["groups"] = len(places)
-        if places is not None and node.op in ("reshape", "expand"):
+        if node.op in ("reshape", "expand"):
             attrs["shape"] = (*ints(node, "shape")[:-1], len(places))
-        self.new.replace(node.output, self.new.emit(node.op, inputs, node, **attrs))
+        return new.emit(node.op, inputs, node, **attrs)

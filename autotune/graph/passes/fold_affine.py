@@ -17,14 +17,18 @@ class FoldAffine:
 
     s is a constant per output channel, or a scalar (which also passes through reshapes and
     transposes); W is constant, of floats, and what is in between has no other reader. Arithmetic
-    on constants is done in double precision. Elsewhere x * s * t -> x * (s * t)."""
+    on constants is done in double precision. Elsewhere x * s * t -> x * (s * t). Of integers
+    x + s + t -> x + (s + t) alone."""
 
     def run(self, graph: Graph) -> Graph:
         return rewritten(graph, _folded)
 
 
 def _folded(new: Rewriter, node: Node) -> str | None:
-    if node.op not in ("mul", "div", "add", "sub") or not _is_float(new, node):
+    if node.op not in ("mul", "div", "add", "sub"):
+        return None
+    floats = new.graph.types[node.output].dtype.startswith("float")
+    if not floats and node.op != "add":
         return None
     value, operand = new.inputs(node)
     if node.op in ("mul", "add") and new.known(operand) is None:
@@ -33,7 +37,7 @@ def _folded(new: Rewriter, node: Node) -> str | None:
     shape = new.graph.types[node.output].shape
     if known is None or new.known(value) is not None or new.shape(value) != shape:
         return None
-    constant = known.astype(np.float64)
+    constant = known.astype(np.float64 if floats else np.int64)
     if node.op in ("mul", "div"):
         if node.op == "div" and not constant.all():
             return None
@@ -54,12 +58,10 @@ def _scaled(new: Rewriter, value: str, factor: Array, like: Node) -> str | None:
     if source.op in ("reshape", "transpose") and factor.size == 1:
         inner = _scaled(new, source.inputs[0], factor.reshape(()), like)
         return inner and new.emit(source.op, [inner], source, **source.attributes)
-    operand = _constant_operand(new, source)
+    operand = _constant_operand(new, source, factor)
     if operand is None:
         return None
     inner_value, constant = operand
-    if new.shape(inner_value) != new.shape(value) or not _compact(factor, constant):
-        return None
     dtype = new.types[value].dtype
     product = new.constant((constant.astype(np.float64) * factor).astype(dtype), like.output)
     if source.op == "mul":
@@ -84,34 +86,25 @@ def _scaled_contraction(new: Rewriter, source: Node, factor: Array) -> str | Non
 
 def _shifted(new: Rewriter, value: str, shift: Array, like: Node) -> str | None:
     """value + shift where value is itself x + constant: one addition."""
-    source = new.producer(value)
-    if source is None or source.op != "add" or not new.used_once(value):
-        return None
-    operand = _constant_operand(new, source)
-    if operand is None:
+    source = new.producer(value, "add")
+    operand = _constant_operand(new, source, shift) if source and new.used_once(value) else None
+    if source is None or operand is None:
         return None
     inner, constant = operand
-    if new.shape(inner) != new.shape(value) or not _compact(shift, constant):
-        return None
-    total = (constant.astype(np.float64) + shift).astype(new.types[value].dtype)
+    total = (constant.astype(shift.dtype) + shift).astype(new.types[value].dtype)
     return new.emit("add", [inner, new.constant(total, like.output)], source)
 
 
-def _constant_operand(new: Rewriter, source: Node) -> tuple[str, Array] | None:
-    """(the varying operand, the array of the constant one) of x + c or x * c."""
+def _constant_operand(new: Rewriter, source: Node, beside: Array) -> tuple[str, Array] | None:
+    """(the varying operand, the array of the constant one) of x + c or x * c as large as x, where
+    c and another constant combined are no outer product, larger than both."""
+    shape = new.shape(source.output)
     if source.op not in ("add", "mul"):
         return None
     for varying, fixed in (source.inputs, source.inputs[::-1]):
         known = new.known(fixed)
-        if known is not None and new.known(varying) is None:
-            return varying, known
+        if known is None or new.known(varying) is not None:
+            continue
+        compact = np.broadcast(known, beside).size == max(known.size, beside.size)
+        return (varying, known) if compact and new.shape(varying) == shape else None
     return None
-
-
-def _compact(a: Array, b: Array) -> bool:
-    """True where combining the two gives no outer product, larger than both."""
-    return np.broadcast(a, b).size == max(a.size, b.size)
-
-
-def _is_float(new: Rewriter, node: Node) -> bool:
-    return new.graph.types[node.output].dtype.startswith("float")

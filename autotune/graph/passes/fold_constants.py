@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.graph.ir import Graph
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.ir import Graph, Node
+from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.ops import OPS
 from autotune.sizes import any_size
 from autotune.types import Array, TensorType, held_as
@@ -27,24 +27,19 @@ class FoldConstants:
     limit_bytes: int = 64 << 20
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            arrays = [a for i in new.inputs(node) if (a := _known(new, i)) is not None]
-            type_ = graph.types[node.output]
-            if type_.size == 0:
-                new.replace(node.output, new.constant(_nothing(type_), node.output))
-            elif (
-                node.op != "scalar"
-                and len(arrays) == len(node.inputs)
-                and not any_size(type_.shape)
-                and self._worthwhile(type_.nbytes, arrays)
-            ):
-                result = OPS.get(node.op).reference(arrays, node.attributes)
-                result = np.asarray(result).astype(type_.dtype, copy=False)
-                new.replace(node.output, new.constant(result, node.output))
-            else:
-                new.keep(node)
-        return new.finish()
+        return rewritten(graph, self._folded)
+
+    def _folded(self, new: Rewriter, node: Node) -> str | None:
+        arrays = [a for i in new.inputs(node) if (a := _known(new, i)) is not None]
+        type_ = new.graph.types[node.output]
+        if type_.size == 0:
+            return new.constant(_nothing(type_), node.output)
+        if node.op == "scalar" or len(arrays) < len(node.inputs) or any_size(type_.shape):
+            return None
+        if not self._worthwhile(type_.nbytes, arrays):
+            return None
+        result = np.asarray(OPS.get(node.op).reference(arrays, node.attributes))
+        return new.constant(result.astype(type_.dtype, copy=False), node.output)
 
     def _worthwhile(self, result_bytes: int, arrays: list[Array]) -> bool:
         operand_bytes = sum(a.nbytes for a in arrays)

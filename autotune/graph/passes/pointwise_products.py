@@ -14,12 +14,9 @@ import math
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._channels_first import channels_first, turned_back
-from autotune.graph.passes.push_transposes import PushTransposes
-from autotune.graph.passes.remove_identities import RemoveIdentities
-from autotune.graph.rewriter import Rewriter, rewritten
+from autotune.graph.passes._channels_first import as_they_lie, channels_first
+from autotune.graph.rewriter import Rewriter
 from autotune.ops import conv
-from autotune.types import Array
 
 LEAST_POINTS = 16
 """Points of an image from which on vectors along them are full."""
@@ -38,23 +35,22 @@ class PointwiseProducts:
     x for windows of few elements."""
 
     def run(self, graph: Graph) -> Graph:
-        ends = turned_back(graph)
-        found = rewritten(graph, lambda new, node: _product(new, node, ends), "conv2d")
-        if len(found.nodes) == len(graph.nodes):
-            return graph
-        return RemoveIdentities().run(PushTransposes().run(found))
+        return as_they_lie(graph, _product)
 
 
-def _product(new: Rewriter, node: Node, ends: frozenset[str]) -> str | None:
+def _product(new: Rewriter, node: Node) -> str | None:
     weights = new.inputs(node)[1]
     shape = new.graph.types[node.output].shape
     batch, points, filters = shape[0], math.prod(shape[1:3]), shape[3]
-    if node.output not in ends or points < LEAST_POINTS or weights not in new.constants:
+    floats = all(new.types[i].dtype == "float32" for i in new.inputs(node))
+    if points < LEAST_POINTS or weights not in new.constants or not floats:
         return None
     base = _columns(new, node)
     if base is None:
         return None
-    weight, groups = _matrix(new.constants[weights]), _groups(new, node)
+    array = new.constants[weights]
+    weight = array.reshape(-1, filters)  # a row of filters for each element of a window
+    groups = new.shape(new.inputs(node)[0])[3] // array.shape[2]
     depth = len(weight)
     # Of each group's filters: a row of weights each.
     turned = weight.reshape(depth, groups, filters // groups).transpose(1, 2, 0)
@@ -65,11 +61,6 @@ def _product(new: Rewriter, node: Node, ends: frozenset[str]) -> str | None:
     value = new.emit("reshape", [value], node, shape=(batch, filters, points))
     value = new.emit("transpose", [value], node, perm=(0, 2, 1))
     return new.emit("reshape", [value], node, shape=shape)
-
-
-def _matrix(weights: Array) -> Array:
-    """[KH,KW,C,F] as a row of filters for each element of a window."""
-    return weights.reshape(-1, weights.shape[-1])
 
 
 def _columns(new: Rewriter, node: Node) -> str | None:
@@ -113,26 +104,14 @@ def _is_narrow(new: Rewriter, node: Node) -> bool:
     rows, columns, channels, filters = weights.shape
     windows = conv.windows(image, weights, node.attributes)
     return (
-        image.dtype == weights.dtype == "float32"
-        and channels == image.shape[3]
+        channels == image.shape[3]
         and rows * columns * channels * LEAST_FILTERS <= filters
         and all(w.meets_image for w in windows)
     )
 
 
-def _groups(new: Rewriter, node: Node) -> int:
-    image, weights = new.inputs(node)
-    return new.shape(image)[3] // new.shape(weights)[2]
-
-
 def _is_pointwise(new: Rewriter, node: Node) -> bool:
     """Whether a convolution multiplies each point by one constant matrix."""
-    image, weights = new.inputs(node)
-    before, after = new.shape(image), new.graph.types[node.output].shape
-    return (
-        weights in new.constants
-        and new.types[image].dtype == new.types[weights].dtype == "float32"
-        and new.shape(weights)[:2] == (1, 1)
-        and new.shape(weights)[2] >= LEAST_DEPTH
-        and before[:3] == after[:3]
-    )
+    image, weights = (new.shape(i) for i in new.inputs(node))
+    alike = image[:3] == new.graph.types[node.output].shape[:3]
+    return alike and weights[:2] == (1, 1) and weights[2] >= LEAST_DEPTH

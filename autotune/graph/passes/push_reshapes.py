@@ -49,9 +49,8 @@ def _pushed(new: Rewriter, node: Node) -> str | None:
 
 def _base(new: Rewriter, value: str, shape: Shape) -> str | None:
     """What a value of that shape is reshaped from."""
-    source = new.producer(value)
-    found = source is not None and source.op == "reshape" and new.shape(value) == shape
-    return source.inputs[0] if found and source is not None else None
+    source = new.producer(value, "reshape") if new.shape(value) == shape else None
+    return source.inputs[0] if source is not None else None
 
 
 def _under(new: Rewriter, value: str, base: Shape, shape: Shape) -> str | None:

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.remove_identities import only_moves_units
-from autotune.graph.rewriter import Rewriter, ints, kind_of
-from autotune.shapes import typical
+from autotune.graph.passes._dimensions import Perm, any_order, in_order, inverse, remaining
+from autotune.graph.rewriter import Rewriter, ints
+from autotune.shapes import factor_groups, only_moves_units, typical
 from autotune.sizes import surely_at_most
 
-Perm = tuple[int, ...]
 WIDE_PLANE = 8
 """Columns from which on windows over one channel fill vectors."""
-REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +43,6 @@ class _Lazy:
     base: str
     perm: Perm
 
-    @property
-    def inverse(self) -> Perm:
-        return inverse(self.perm)
-
-
-def inverse(perm: Perm) -> Perm:
-    return tuple(perm.index(i) for i in range(len(perm)))
-
 
 def _identity(rank: int) -> Perm:
     return tuple(range(rank))
@@ -66,27 +56,17 @@ class _Pushing:
         self.emitted: dict[tuple[str, Perm], str] = {}
         self.handlers: dict[str, Callable[[Node], bool]] = {
             "transpose": self._transpose,
-            "concat": self._concat,
-            "slice": self._slice,
-            "pad": self._pad,
-            "border": self._pad,
-            "copy": self._copy,
-            "resize": self._resize,
             "max_pool2d": self._pool,
             "avg_pool2d": self._pool,
-            "argmax": self._argmax,
-            "softmax": self._softmax,
-            "log_softmax": self._softmax,
             "matmul": self._matmul,
             "reshape": self._reshape,
-            **dict.fromkeys(REDUCTIONS, self._reduce),
         }
 
     def visit(self, node: Node) -> None:
         """Handlers return False, having done nothing, where the op needs the order it has."""
         handler = self.handlers.get(node.op)
-        if handler is None and node.inputs and kind_of(node.op) == "elementwise":
-            handler = self._elementwise
+        if handler is None and any_order(node):
+            handler = self._carried
         if handler is None or not self._any_pending(node) or not handler(node):
             self._settle(node)
 
@@ -136,9 +116,8 @@ class _Pushing:
         shape = self.new.shape(base)
         if only_moves_units(shape, perm):
             return self.new.emit("reshape", [base], like, shape=tuple(shape[p] for p in perm))
-        producer = self.new.producer(base)
-        if producer is not None and producer.op == "expand":
-            (small,) = producer.inputs
+        if (wide := self.new.producer(base, "expand")) is not None:
+            (small,) = wide.inputs
             if len(self.new.shape(small)) == len(perm):  # turned before it is repeated
                 source = self._arranged(_Lazy(small, perm), like)
                 turned = tuple(shape[p] for p in perm)
@@ -180,39 +159,15 @@ class _Pushing:
         value = self._get(node.inputs[0])
         return self._put(node, value.base, tuple(value.perm[p] for p in ints(node, "perm")))
 
-    def _elementwise(self, node: Node) -> bool:
-        shape = self.graph.types[node.output].shape
-        perm = self._prevailing(node, len(shape))
-        if perm == _identity(len(shape)):
-            return False
-        attrs = node.attributes
-        if node.op == "expand":
-            attrs["shape"] = tuple(shape[j] for j in inverse(perm))
-        operands = [self._under(i, perm, node) for i in node.inputs]
-        return self._put(node, self.new.emit(node.op, operands, node, **attrs), perm)
-
-    def _concat(self, node: Node) -> bool:
-        rank = len(self.graph.types[node.output].shape)
+    def _carried(self, node: Node) -> bool:
+        """The same operator over operands in the order that most of them lie in."""
+        rank = max(len(self.graph.types[value].shape) for value in (*node.inputs, node.output))
         perm = self._prevailing(node, rank)
+        if perm == _identity(rank):
+            return False
         operands = [self._under(i, perm, node) for i in node.inputs]
-        axis = perm[_int(node, "axis") % rank]
-        return self._put(node, self.new.emit("concat", operands, node, axis=axis), perm)
-
-    def _slice(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        attrs = {
-            name: tuple(ints(node, name)[j] for j in value.inverse)
-            for name in ("starts", "stops", "steps")
-        }
-        return self._put(node, self.new.emit("slice", [value.base], node, **attrs), value.perm)
-
-    def _pad(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        pads, rank = ints(node, "pads"), len(value.perm)
-        before, after = pads[:rank], pads[rank:]
-        moved = tuple(before[j] for j in value.inverse) + tuple(after[j] for j in value.inverse)
-        attrs = node.attributes | {"pads": moved}
-        return self._put(node, self.new.emit(node.op, [value.base], node, **attrs), value.perm)
+        base = self.new.emit(node.op, operands, node, **in_order(node, perm))
+        return self._put(node, base, remaining(node, perm))
 
     def _pool(self, node: Node) -> bool:
         """Pool images whose rows and columns lie innermost as images of one channel."""
@@ -230,36 +185,6 @@ class _Pushing:
         pooled = self.new.emit(node.op, [planes], node, **node.attributes)
         shape = (*images, rows, columns)
         return self._put(node, self.new.emit("reshape", [pooled], node, shape=shape), value.perm)
-
-    def _resize(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        shape = ints(node, "out_shape")
-        attrs = node.attributes | {"out_shape": tuple(shape[j] for j in value.inverse)}
-        return self._put(node, self.new.emit("resize", [value.base], node, **attrs), value.perm)
-
-    def _copy(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        return self._put(node, value.base, value.perm)
-
-    def _reduce(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        rank = len(value.perm)
-        axes = [a % rank for a in ints(node, "axes")]
-        attrs = node.attributes | {"axes": tuple(sorted(value.perm[a] for a in axes))}
-        base = self.new.emit(node.op, [value.base], node, **attrs)
-        return self._put(node, base, _remaining(value.perm, axes, bool(attrs["keepdims"])))
-
-    def _argmax(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        axis = _int(node, "axis") % len(value.perm)
-        attrs = node.attributes | {"axis": value.perm[axis]}
-        base = self.new.emit("argmax", [value.base], node, **attrs)
-        return self._put(node, base, _remaining(value.perm, [axis], bool(attrs["keepdims"])))
-
-    def _softmax(self, node: Node) -> bool:
-        value = self._get(node.inputs[0])
-        axis = value.perm[_int(node, "axis") % len(value.perm)]
-        return self._put(node, self.new.emit(node.op, [value.base], node, axis=axis), value.perm)
 
     def _matmul(self, node: Node) -> bool:
         """Where the right operand's rows lie contiguously, read it transposed instead."""
@@ -295,32 +220,6 @@ class _Pushing:
         return self._put(node, base, inverse(tuple(order)))
 
 
-def factor_groups(
-    before: Sequence[int], after: Sequence[int]
-) -> list[tuple[list[int], list[int]]]:
-    """The finest grouping of a reshape: (input dimensions, output dimensions) of equal product
-    (a coarser one where sizes that only a run knows decide which product is larger).
-
-    Dimensions of extent 1 belong to no group. [6, 1, 4] -> [2, 3, 4] gives ([0], [0, 1]), ([2],
-    [2]). Neither shape may hold a zero."""
-    ins = [d for d, e in enumerate(before) if e != 1]
-    outs = [d for d, e in enumerate(after) if e != 1]
-    groups: list[tuple[list[int], list[int]]] = []
-    while ins:
-        group = ([ins.pop(0)], [outs.pop(0)])
-        left, right = before[group[0][0]], after[group[1][0]]
-        while left != right:
-            less = surely_at_most(left, right) or not surely_at_most(right, left)
-            if ins and (less or not outs):
-                group[0].append(ins.pop(0))
-                left *= before[group[0][-1]]
-            else:
-                group[1].append(outs.pop(0))
-                right *= after[group[1][-1]]
-        groups.append(group)
-    return groups
-
-
 def _with_units(order: list[int], rank: int) -> list[int]:
     """`order` completed by the dimensions it lacks: each goes behind its predecessor."""
     if order == sorted(order):
@@ -329,17 +228,3 @@ def _with_units(order: list[int], rank: int) -> list[int]:
         if dim not in order:
             order.insert(order.index(dim - 1) + 1 if dim else 0, dim)
     return order
-
-
-def _remaining(perm: Perm, axes: Sequence[int], keepdims: bool) -> Perm:
-    """The permutation after dimensions `axes` (of the permuted value) were reduced."""
-    if keepdims:
-        return perm
-    kept = [p for d, p in enumerate(perm) if d not in axes]
-    return tuple(sorted(kept).index(p) for p in kept)
-
-
-def _int(node: Node, attr: str) -> int:
-    value = node.attributes[attr]
-    assert isinstance(value, int)
-    return value

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.types import Array
 
 _HIDDEN = -1e30
@@ -24,18 +24,15 @@ class RecognizeCausal:
     softmax(causal(x)), for `lower`, the triangle under a diagonal, and very large numbers."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        read = {i for node in graph.nodes if node.op == "softmax" for i in node.inputs}
-        for node in graph.nodes:
-            found = _seen(new, node) if node.output in read else None
-            offset = (
-                None if found is None else _offset(found[1], new.graph.types[node.output].shape)
-            )
-            if found is None or offset is None or not _only_softmax(graph, node):
-                new.keep(node)
-            else:
-                new.replace(node.output, new.emit("causal", [found[0]], node, offset=offset))
-        return new.finish()
+        return rewritten(graph, _causal, "where", "add")
+
+
+def _causal(new: Rewriter, node: Node) -> str | None:
+    found = _seen(new, node) if _only_softmax(new.graph, node) else None
+    offset = found and _offset(found[1], new.graph.types[node.output].shape)
+    if found is None or offset is None:
+        return None
+    return new.emit("causal", [found[0]], node, offset=offset)
 
 
 def _only_softmax(graph: Graph, node: Node) -> bool:
@@ -43,8 +40,10 @@ def _only_softmax(graph: Graph, node: Node) -> bool:
     readers = [n for n in graph.nodes if node.output in n.inputs]
     last = len(graph.types[node.output].shape) - 1
     kept = any(value == node.output for _, value in graph.outputs)
-    return not kept and all(
-        n.op == "softmax" and n.attributes["axis"] in (-1, last) for n in readers
+    return (
+        not kept
+        and bool(readers)
+        and all(n.op == "softmax" and n.attributes["axis"] in (-1, last) for n in readers)
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._dimensions import axes_of
 from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.shapes import broadcast_shapes
 from autotune.sizes import any_size
@@ -60,53 +61,43 @@ def _norm(
 
 def _root(new: Rewriter, value: str, inverted: bool) -> str | None:
     """v, of a value sqrt(v); or 1 / sqrt(v)."""
-    node = new.producer(value)
+    if (root := new.producer(value, "rsqrt" if inverted else "sqrt")) is not None:
+        return root.inputs[0]
+    node = new.producer(value, "reciprocal", "div") if inverted else None
     if node is None:
         return None
-    if inverted and node.op == "reciprocal":
-        return _root(new, node.inputs[0], inverted=False)
-    if inverted and node.op == "div":
-        one = new.known(node.inputs[0])
-        unit = one is not None and one.size == 1 and float(one.reshape(())) == 1.0
-        return _root(new, node.inputs[1], inverted=False) if unit else None
-    return node.inputs[0] if node.op == ("rsqrt" if inverted else "sqrt") else None
+    one = new.known(node.inputs[0]) if node.op == "div" else np.ones(())
+    unit = one is not None and one.size == 1 and bool((one == 1).all())
+    return _root(new, node.inputs[-1], inverted=False) if unit else None
 
 
 def _variance(new: Rewriter, value: str) -> tuple[str, tuple[int, ...], float] | None:
     """(d, axes, epsilon) of a value mean(d * d) + epsilon that keeps its dimensions."""
-    total = new.producer(value)
-    if total is None or total.op != "add":
-        return None
-    for mean, constant in (total.inputs, total.inputs[::-1]):
-        known, node = new.known(constant), new.producer(mean)
-        if known is None or known.size != 1 or node is None or node.op != "reduce_mean":
+    total = new.producer(value, "add")
+    for mean, constant in (total.inputs, total.inputs[::-1]) if total is not None else ():
+        known, averaged = new.known(constant), _mean(new, mean)
+        square = new.producer(averaged[0], "mul") if averaged is not None else None
+        if averaged is None or square is None or square.inputs[0] != square.inputs[1]:
             continue
-        square = new.producer(node.inputs[0])
-        if square is None or square.op != "mul" or square.inputs[0] != square.inputs[1]:
-            continue
-        if node.attributes["keepdims"]:
-            rank = len(new.shape(node.inputs[0]))
-            return square.inputs[0], _axes(node, rank), float(known.reshape(()))
+        if known is not None and known.size == 1:
+            return square.inputs[0], averaged[1], float(known.reshape(()))
     return None
 
 
 def _uncentred(new: Rewriter, value: str, axes: tuple[int, ...]) -> str | None:
     """x, of a value x - mean(x) over these axes."""
-    node = new.producer(value)
-    if node is None or node.op != "sub":
-        return None
-    x, mean = node.inputs
-    source = new.producer(mean)
-    if source is None or source.op != "reduce_mean" or source.inputs[0] != x:
-        return None
-    same = source.attributes["keepdims"] and _axes(source, len(new.shape(x))) == axes
-    return x if same else None
+    node = new.producer(value, "sub")
+    same = node is not None and _mean(new, node.inputs[1]) == (node.inputs[0], axes)
+    return node.inputs[0] if node is not None and same else None
 
 
-def _axes(node: Node, rank: int) -> tuple[int, ...]:
-    axes = node.attributes["axes"]
-    assert isinstance(axes, tuple)
-    return tuple(sorted(a % rank for a in axes))
+def _mean(new: Rewriter, value: str) -> tuple[str, tuple[int, ...]] | None:
+    """(x, axes) of a value mean(x) that keeps its dimensions."""
+    node = new.producer(value, "reduce_mean")
+    if node is None or not node.attributes["keepdims"]:
+        return None
+    (x,) = node.inputs
+    return x, tuple(sorted(axes_of(node, len(new.shape(x)))))
 
 
 def _with_scale_or_bias(new: Rewriter, node: Node) -> str | None:
@@ -115,8 +106,9 @@ def _with_scale_or_bias(new: Rewriter, node: Node) -> str | None:
         return None
     inputs = new.inputs(node)
     for value, operand in (inputs, inputs[::-1]):
-        norm, constant = new.producer(value), new.constants.get(operand)
-        if norm is None or norm.op not in ("layer_norm", "rms_norm") or constant is None:
+        norm = new.producer(value, "layer_norm", "rms_norm")
+        constant = new.constants.get(operand)
+        if norm is None or constant is None:
             continue
         rows = new.shape(norm.inputs[1])
         plain = len(norm.inputs) == 2 and norm.inputs[1] in new.constants and bool(rows)

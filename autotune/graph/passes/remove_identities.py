@@ -9,15 +9,15 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import COMMUTATIVE, Rewriter, ints, kind_of, rewritten
-from autotune.shapes import broadcast_shapes
+from autotune.shapes import broadcast_shapes, factor_groups, only_moves_units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveIdentities:
     """copy(x), x * 1, x + 0, reshape to x's shape, scatter of no updates into x -> x;
-    transpose(transpose(x)) -> one transpose; reshape(reshape(x)) -> one reshape; x / s ->
-    x * (1/s); x ** 2 -> x * x; an expand whose reader broadcasts anyway, what a concat takes from
-    tensors without elements -> nothing."""
+    transpose(transpose(x)) -> one transpose, also around a reshape that merges dimensions;
+    reshape(reshape(x)) -> one reshape; x / s -> x * (1/s); x ** 2 -> x * x; an expand whose reader
+    broadcasts anyway, what a concat takes from tensors without elements -> nothing."""
 
     def run(self, graph: Graph) -> Graph:
         return rewritten(graph, _simpler)
@@ -75,23 +75,44 @@ def _same_as(new: Rewriter, node: Node) -> str | None:
 
 def _merged_transpose(new: Rewriter, node: Node) -> str | None:
     (value,) = new.inputs(node)
-    perm = ints(node, "perm")
-    source = new.producer(value)
-    if source is not None and source.op == "transpose":
+    shape, perm = new.graph.types[node.output].shape, ints(node, "perm")
+    if (source := new.producer(value, "transpose")) is not None:
         first = ints(source, "perm")
         value, perm = source.inputs[0], tuple(first[p] for p in perm)
-        if perm == tuple(range(len(perm))):
-            return value
-    elif not only_moves_units(new.shape(value), perm):
-        return None
+    if perm == tuple(range(len(perm))):
+        return value
     if only_moves_units(new.shape(value), perm):
-        return new.emit("reshape", [value], node, shape=new.graph.types[node.output].shape)
-    return new.emit("transpose", [value], node, perm=perm)
+        return new.emit("reshape", [value], node, shape=shape)
+    if source is not None:
+        return new.emit("transpose", [value], node, perm=perm)
+    return _around_merging(new, node)
+
+
+def _around_merging(new: Rewriter, node: Node) -> str | None:
+    """One transpose ahead of a reshape in place of two around it, where every dimension between
+    them is a product of dimensions before: blocks of depth that become space, and the end of a
+    transposed convolution, are moved next to their neighbours, merged, and moved to the front."""
+    merging = new.producer(new.inputs(node)[0], "reshape")
+    first = None if merging is None else new.producer(merging.inputs[0], "transpose")
+    if merging is None or first is None or not new.used_once(merging.output):
+        return None
+    before, after = new.shape(first.output), new.shape(merging.output)
+    if not new.used_once(first.output) or math.prod(before) == 0:
+        return None
+    groups = factor_groups(before, after)
+    if any(len(outs) > 1 for _, outs in groups):
+        return None
+    parts = {outs[0]: ins for ins, outs in groups}
+    wanted = [d for out in ints(node, "perm") for d in parts.get(out, ())]
+    units = [d for d in range(len(before)) if d not in wanted]
+    perm = tuple(ints(first, "perm")[d] for d in (*units, *wanted))
+    moved = new.emit("transpose", first.inputs, node, perm=perm)
+    return new.emit("reshape", [moved], node, shape=new.graph.types[node.output].shape)
 
 
 def _merged_reshape(new: Rewriter, node: Node) -> str | None:
-    source = new.producer(new.inputs(node)[0])
-    if source is None or source.op != "reshape":
+    source = new.producer(new.inputs(node)[0], "reshape")
+    if source is None:
         return None
     shape = ints(node, "shape")
     if new.shape(source.inputs[0]) == shape:
@@ -137,8 +158,8 @@ def _without_expands(new: Rewriter, node: Node) -> str | None:
     if node.op == "expand" or len(inputs) < 2:
         return None
     for position, value in enumerate(inputs):
-        source = new.producer(value)
-        if source is None or source.op != "expand":
+        source = new.producer(value, "expand")
+        if source is None:
             continue
         candidate = [*inputs[:position], source.inputs[0], *inputs[position + 1 :]]
         if broadcast_shapes([new.shape(i) for i in candidate]) == shape:
@@ -146,9 +167,3 @@ def _without_expands(new: Rewriter, node: Node) -> str | None:
     if tuple(inputs) == new.inputs(node):
         return None
     return new.emit(node.op, inputs, node, **node.attributes)
-
-
-def only_moves_units(shape: tuple[int, ...], perm: tuple[int, ...]) -> bool:
-    """True where a transpose leaves the dimensions longer than 1 in order: it is a reshape."""
-    kept = [p for p in perm if shape[p] != 1]
-    return kept == sorted(kept)

@@ -8,18 +8,18 @@ import pytest
 from autotune.graph.fusion import fuse
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.passes import fold_flatten
+from autotune.graph.passes import push_orders
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
 from autotune.graph.passes.concats import NestConcats, SplitOverConcat
-from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
-from autotune.graph.passes.fold_flatten import FoldFlatten
-from autotune.graph.passes.push_transposes import PushTransposes, factor_groups
+from autotune.graph.passes.push_orders import PushOrders
+from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.remove_identities import RemoveIdentities
 from autotune.graph.pipeline import Pass, optimize
+from autotune.shapes import factor_groups
 from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import TO_NCHW, TO_NHWC, Net, op_counts, random_feeds
 
@@ -55,7 +55,7 @@ def test_dead_nodes_go_and_inputs_stay() -> None:
     n.feed("unused", 3)
     x = n.feed("x", 3)
     full = n.finish([("y", n.op("relu", x)), ("z", n.op("exp", x))])
-    graph = DropDeadNodes().run(Graph(
+    graph = FoldConstants().run(Graph(
         name="net", inputs=full.inputs, outputs=full.outputs[:1], nodes=full.nodes,
         constants=full.constants, types=full.types,
     ))  # fmt: skip
@@ -215,7 +215,7 @@ def test_the_transpose_before_a_flatten_goes_into_the_weights() -> None:
     flat = n.op("reshape", image, shape=(2, 120))
     graph = PushTransposes().run(n.graph(n.linear(flat, 7)))
     assert op_counts(graph)["transpose"] == 2
-    assert op_counts(run(FoldFlatten(), graph))["transpose"] == 1
+    assert op_counts(run(PushOrders(), graph))["transpose"] == 1
 
 
 def test_large_weights_of_many_columns_stay_as_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,10 +224,10 @@ def test_large_weights_of_many_columns_stay_as_they_lie(monkeypatch: pytest.Monk
     image = n.op("transpose", n.feed("x", 2, 4, 5, 6), perm=TO_NCHW)
     flat = n.op("reshape", image, shape=(2, 120))
     graph = n.graph(n.linear(flat, 7))
-    monkeypatch.setattr(fold_flatten, "LARGE_BYTES", 120 * 7 * 4)
-    assert op_counts(run(FoldFlatten(), graph)).get("transpose") is None
-    monkeypatch.setattr(fold_flatten, "FEW_COLUMNS", 7)
-    assert op_counts(run(FoldFlatten(), graph))["transpose"] == 1
+    monkeypatch.setattr(push_orders, "LARGE_BYTES", 120 * 7 * 4)
+    assert op_counts(run(PushOrders(), graph)).get("transpose") is None
+    monkeypatch.setattr(push_orders, "FEW_COLUMNS", 7)
+    assert op_counts(run(PushOrders(), graph))["transpose"] == 1
 
 
 def test_batch_norm_and_bias_go_into_weights() -> None:

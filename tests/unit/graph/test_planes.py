@@ -8,8 +8,8 @@ import pytest
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
-from autotune.graph.passes.merge_transposes import MergeTransposes
 from autotune.graph.passes.push_transposes import WIDE_PLANE
+from autotune.graph.passes.remove_identities import RemoveIdentities
 from autotune.graph.pipeline import optimize
 from autotune.placement.partition import partition
 from tests.unit.graph.nets import Net, op_counts, random_feeds
@@ -47,7 +47,7 @@ def test_transposes_around_merged_dimensions_become_one() -> None:
     n = Net()
     parts = n.op("transpose", n.feed("x", 1, 2, 2, 5, 3, 4), perm=(0, 4, 1, 5, 2, 3))
     merged = n.op("reshape", parts, shape=(1, 6, 8, 5))
-    graph = run(MergeTransposes(), n.graph(n.op("transpose", merged, perm=FIRST)))
+    graph = run(RemoveIdentities(), n.graph(n.op("transpose", merged, perm=FIRST)))
     assert op_counts(graph) == {"transpose": 1, "reshape": 1}
 
 
@@ -55,7 +55,7 @@ def test_a_reshape_that_splits_keeps_both() -> None:
     n = Net()
     turned = n.op("transpose", n.feed("x", 4, 6), perm=(1, 0))
     split = n.op("reshape", turned, shape=(2, 3, 4))
-    graph = run(MergeTransposes(), n.graph(n.op("transpose", split, perm=(2, 1, 0))))
+    graph = run(RemoveIdentities(), n.graph(n.op("transpose", split, perm=(2, 1, 0))))
     assert op_counts(graph)["transpose"] == 2
 
 

@@ -95,9 +95,63 @@ def last_norm(n: Net) -> str:
     return n.op("slice", y, starts=(63, 0), stops=(64, 512), steps=(1, 1))
 
 
+def window(n: Net, x: str, out: int, size: int = 3, **attrs: object) -> str:
+    """A window with as many zeros around the image as keep its size, and a bias."""
+    (*_, channels) = n.shape(x)
+    y = n.op("conv2d", x, n.weights(size, size, channels, out), pads=(size // 2,) * 4, **attrs)
+    return n.op("add", y, n.weights(out))
+
+
+def every_second_place(n: Net) -> str:
+    y = n.op("relu", window(n, n.feed("x", 1, 27, 28, 128), 128))
+    return window(n, y, 128, size=1, strides=(2, 2))
+
+
+def places_cut_out(n: Net) -> str:
+    y = n.op("relu", window(n, n.feed("x", 1, 28, 27, 128), 128))
+    y = n.op("slice", y, starts=(0, 0, 0, 0), stops=(1, 28, 27, 128), steps=(1, 2, 1, 1))
+    y = n.op("slice", y, starts=(0, 0, 0, 0), stops=(1, 14, 27, 128), steps=(1, 1, 2, 1))
+    return window(n, y, 128, size=1)
+
+
+def block_and_shortcut(n: Net) -> str:
+    """The end of a residual network's level, and a block that begins with half of its size."""
+    x = n.op("relu", n.feed("x", 1, 28, 28, 256))
+    y = n.op("relu", window(n, n.op("relu", window(n, x, 64, size=1)), 64))
+    x = n.op("relu", n.op("add", x, window(n, y, 256, size=1)))
+    y = n.op("relu", window(n, x, 128, size=1, strides=(2, 2)))
+    return n.op("add", window(n, y, 256), window(n, x, 256, size=1, strides=(2, 2)))
+
+
+def joined_levels(n: Net, at: str = "half_pixel", near: str = "round_prefer_floor") -> str:
+    small = n.op("relu", n.feed("x", 1, 16, 16, 128))
+    how = {"mode": "nearest", "coordinate": at, "nearest_mode": near}
+    large = n.op("resize", small, out_shape=(1, 32, 32, 128), **how)
+    beside = n.op("relu", window(n, n.feed("y", 1, 32, 32, 64), 64))
+    return window(n, n.op("concat", beside, large, axis=3), 64)
+
+
+def joined_levels_from_the_corner(n: Net) -> str:
+    return joined_levels(n, "asymmetric", "floor")
+
+
 @pytest.mark.parametrize(
     ("net", "rewrites"),
     [
+        (every_second_place, {"slice-places-behind-window"}),
+        (places_cut_out, {"slice-places-behind-window", "slice-of-slice"}),
+        (
+            block_and_shortcut,
+            {"strided-pointwise-convolutions-read-a-slice-relu", "slice-places-behind-window"},
+        ),
+        (
+            joined_levels,
+            {"window-over-doubled-image-that-is-last-half_pixel-round_prefer_floor"},
+        ),
+        (
+            joined_levels_from_the_corner,
+            {"window-over-repeated-image-that-is-last-asymmetric-floor"},
+        ),
         (products_of_one, {"factor-out-of-rows"}),
         (products_with_one, {"factor-out-of-columns"}),
         (some_channels, {"slice-channels-before-convolution"}),
