@@ -62,7 +62,7 @@ def _instead(new: Rewriter, node: Node, pushed: dict[str, _Reordered]) -> str | 
 
 
 def _reordered(new: Rewriter, value: str, like: Node) -> _Reordered | None:
-    """Of what a value has the channels in another order."""
+    """The base whose channels a value has in another order, and that order."""
     merged, shape = new.producer(value, "reshape"), new.shape(value)
     transpose = new.producer(merged.inputs[0], "transpose") if merged else None
     if transpose is None or shape[-1:] in ((), (1,)) or math.prod(shape) == 0:

@@ -43,6 +43,15 @@ def test_several_rows_keep_their_copies() -> None:
     assert op_counts(run(GroupHeads(), n.graph(y)))["expand"] == 1
 
 
+def test_repeated_keys_of_one_head_keep_their_copies() -> None:
+    n = Net()
+    apart = n.op("reshape", n.feed("k", 1, 6, 5, 8), shape=(1, 6, 5, 1, 8))
+    many = n.op("expand", apart, shape=(1, 6, 5, 3, 8))
+    keys = n.op("reshape", many, shape=(1, 6, 15, 8))
+    y = n.op("matmul", n.feed("q", 1, 6, 1, 8), keys, transpose_b=True)
+    assert op_counts(run(GroupHeads(), n.graph(y)))["expand"] == 1
+
+
 def test_other_expansions_are_left_alone() -> None:
     n = Net()
     single = n.op("expand", n.feed("k", 1, 1, 5, 8), shape=(1, 6, 5, 8))

@@ -311,3 +311,12 @@ def test_an_activation_stays_behind_a_concat_of_inputs() -> None:
     n = Net()
     graph = n.graph(n.op("relu", n.op("concat", n.feed("x", 2), n.feed("y", 2), axis=0)))
     assert run(SplitOverConcat(), graph).nodes[-1].op == "relu"
+
+
+def test_additions_of_whole_numbers_merge_as_they_wrap() -> None:
+    n = Net()
+    x = n.op("to_int8", n.feed("x", 4))
+    near = n.op("add", x, n.constant(np.full(4, 100, np.int8)))
+    far = n.op("add", near, n.constant(np.full(4, 90, np.int8)))
+    graph = run(FoldAffine(), n.graph(far))
+    assert op_counts(graph)["add"] == 1

@@ -55,3 +55,12 @@ def test_other_transposes_stay() -> None:
     x = n.op("relu", n.conv(n.feed("x", 1, 3, 4, 6), 12, k=1))
     turned = n.op("reshape", n.op("transpose", x, perm=(0, 1, 3, 2)), shape=(1, 12, 4, 6))
     assert op_counts(optimized(n.graph(n.conv(turned, 4))))["transpose"] > 2
+
+
+def test_a_product_reads_shuffled_rows_as_they_are() -> None:
+    n = Net()
+    split = n.op("reshape", n.feed("x", 5, 12), shape=(5, 3, 4))
+    turned = n.op("transpose", split, perm=(0, 2, 1))
+    rows = n.op("reshape", turned, shape=(5, 12))
+    product = n.op("matmul", rows, n.weights(12, 7))
+    assert op_counts(optimized(n.graph(product))) == {"matmul": 1}

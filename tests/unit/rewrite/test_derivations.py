@@ -124,7 +124,8 @@ def test_dimensions_have_one_form() -> None:
     assert (h + i) * 2 - i - h == h + i
     assert h - h == 0
     assert (h + 1) // 1 == h + 1
-    assert prefix_form((h * i + 3) // i) == "(/ (+ (* h i) 3) i)"
+    assert prefix_form((h * i + 3) // (i + 1)) == "(/ (+ (* h i) 3) (+ i 1))"
+    assert prefix_form((h * i + 3) // i) == "(+ (/ 3 i) h)"
     # What both have as a factor cancels, as for all numbers that are not 0.
     assert (h * i - 2 * i) // i == h - 2
     assert (h * h * i) // (h * i * i) == h // i
@@ -140,3 +141,10 @@ def test_derivations_are_printed(tmp_path: Any, capsys: pytest.CaptureFixture[st
     path.write_text(text.replace("to add(x, y)", "to add(x, x)"))
     assert execute(["rewrite", "derive", str(path)]) == 2
     assert capsys.readouterr().err.startswith("error: mine: the sides do not follow")
+
+
+def test_quotients_leave_out_what_the_divisor_divides() -> None:
+    a, b, c = map(symbol, "abc")
+    assert (a + b - 1) // b == (a - 1) // b + 1
+    assert (a * b * c + c) // (b * c) == a + c // (b * c)
+    assert str((a + b) // (b + c)) == "((a + b) // (b + c))"
