@@ -27,7 +27,7 @@ from autotune.torch.indices import listed_indices
 from autotune.torch.model_parts import parts_of
 from autotune.torch.options import CompileOptions
 from autotune.torch.pieces import CompileGraph
-from autotune.torch.versions import held_weights, is_weight
+from autotune.torch.versions import held_weights, is_weight, saves_functions
 
 _LOGGER = logging.getLogger("autotune.torch")
 Compiled = Callable[..., Sequence[Any]]
@@ -45,6 +45,10 @@ def backend(
 ) -> Compiled:
     """The backend of `torch.compile` named `autotune`. Raises InputError for wrong options."""
     wanted = CompileOptions.of(options)
+    if saves_functions():
+        from autotune.torch.saved import SavedGraph
+
+        return SavedGraph(module, options)
     weights = _weights_among(inputs)
     if without_data(weights):
         return module.forward

@@ -7,6 +7,7 @@ All that torch 2.10 to 2.15 need differently here is in this file.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,3 +50,11 @@ def is_weight(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, torch.nn.Parameter) or bool(
         getattr(tensor, "_dynamo_static_input_type", None)
     )
+
+
+def saves_functions() -> bool:
+    """Whether PyTorch wants functions of a backend that it can write to a file."""
+    from torch._functorch import config
+
+    asked = getattr(config, "force_autograd_cache", False)
+    return bool(asked and importlib.util.find_spec("torch._dynamo.aot_compile_types"))
