@@ -18,6 +18,7 @@ from torch._dynamo.aot_compile_types import (
     GraphModuleSerializableCallable,
     SerializableCallable,
 )
+from torch._dynamo.backends.registry import lookup_backend
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -64,15 +65,17 @@ class SavedGraph(SerializableCallable):
         return compiled(*args)
 
     def _compile(self, args: Sequence[Any]) -> Callable[..., Sequence[Any]]:
-        from autotune.torch.backend import backend
-
         if len(self._compiled) >= MOST_FORMS:
             _LOGGER.warning("a graph runs in PyTorch: it has over %s forms", MOST_FORMS)
             forward: Callable[..., Sequence[Any]] = self._module.forward
             return forward
+        compiler: Any = lookup_backend("autotune")
         # What Dynamo has around a backend, for examples of these sizes.
         with tracing(TracingContext(FakeTensorMode())):
-            return backend(self._module, args, options=self._options)
+            compiled: Callable[..., Sequence[Any]] = compiler(
+                self._module, args, options=self._options
+            )
+        return compiled
 
 
 def _form(value: Any) -> object:
