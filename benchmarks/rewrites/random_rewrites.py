@@ -30,7 +30,7 @@ from autotune.rewrite.evaluate import drawn
 from autotune.types import Array
 from tests.properties.test_rewrites import REWRITES, evaluated, random_graph, rewritten
 
-SHOWN = 10_000
+SHOWN = 1_000
 """Graphs between two lines of progress."""
 
 

@@ -59,7 +59,11 @@ def test_sizes_that_do_not_fit(arguments: tuple[str, ...], words: str, capsys: C
     [
         (("run", "--random"), "the sizes of sum.onnx are open; give them with --at B=1, --at S=1"),
         (("bench",), "the sizes of sum.onnx are open; give them with --at B=1, --at S=1"),
-        (("tune", "--time", "1s"), "input 'a' has symbolic dimensions BxS; pass --shape a=1x1"),
+        (
+            ("tune", "--time", "1s"),
+            "sizes of B, S have no range, which tuning for all of them needs; give them with "
+            "--range B=LEAST:MOST --range S=LEAST:MOST, or fix the sizes with --shape",
+        ),
     ],
 )
 def test_what_needs_sizes_asks_for_them(
