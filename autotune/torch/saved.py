@@ -69,13 +69,11 @@ class SavedGraph(SerializableCallable):
             _LOGGER.warning("a graph runs in PyTorch: it has over %s forms", MOST_FORMS)
             forward: Callable[..., Sequence[Any]] = self._module.forward
             return forward
-        compiler: Any = lookup_backend("autotune")
+        backend: Any = lookup_backend("autotune")
         # What Dynamo has around a backend, for examples of these sizes.
         with tracing(TracingContext(FakeTensorMode())):
-            compiled: Callable[..., Sequence[Any]] = compiler(
-                self._module, args, options=self._options
-            )
-        return compiled
+            made: Callable[..., Sequence[Any]] = backend(self._module, args, options=self._options)
+        return made
 
 
 def _form(value: Any) -> object:

@@ -275,13 +275,17 @@ class _Arrangement:
                 life = f.value(f"shl i64 {f.value(f'sub i64 {last}, {first}')}, {_LIFE_BITS}")
                 key = f.value(f"or i64 {life}, {key}")
             f.store(key, self._key, block)
-            place = f.local(0)
-            with f.times(block) as number:
-                other = f.load(self._key, f.load(self._order, number))
-                before = f.value(f"icmp uge i64 {other}, {key}")
-                ahead = f.value(f"zext i1 {before} to i64")
-                f.store(f.value(f"add i64 {f.load(place)}, {ahead}"), place)
-            self._insert(self._order, block, f.load(place), block)
+            self._put(block, self._order, block, self._key, "uge")
+
+    def _put(self, block: str, array: str, length: str, keys: str, before: str) -> None:
+        """Put a block into an ordered array, behind those whose key compares so with its own."""
+        f = self._f
+        key, place = f.load(keys, block), f.local(0)
+        with f.times(length) as number:
+            other = f.load(keys, f.load(array, number))
+            ahead = f.value(f"zext i1 {f.value(f'icmp {before} i64 {other}, {key}')} to i64")
+            f.store(f.value(f"add i64 {f.load(place)}, {ahead}"), place)
+        self._insert(array, length, f.load(place), block)
 
     def _insert(self, array: str, length: str, place: str, value: str) -> None:
         """Put a value at its place in an array of a length, those behind it one further."""
@@ -321,13 +325,7 @@ class _Arrangement:
             f.store(stop, self._stop, block)
             with f.when(f.value(f"icmp ugt i64 {stop}, {f.load(self._total)}")):
                 f.store(stop, self._total)
-            place = f.local(0)
-            with f.times(number) as before:
-                lower = f.load(self._start, f.load(self._sorted, before))
-                below = f.value(f"icmp sle i64 {lower}, {start}")
-                ahead = f.value(f"zext i1 {below} to i64")
-                f.store(f.value(f"add i64 {f.load(place)}, {ahead}"), place)
-            self._insert(self._sorted, number, f.load(place), block)
+            self._put(block, self._sorted, number, self._start, "sle")
 
     def _keep(self) -> None:
         """Remember where blocks begin, where they take less than before."""

@@ -187,8 +187,8 @@ def job_text(
 
 def _stack_aligned(target: Target) -> str:
     """Kernels keep the vectors that registers lack on the stack, which callers align to 16 bytes:
-    where it is no more, each of wider ones lies in two cache lines, and kernels take up to 1.4
-    times as long in the processes whose stack begins so. A kernel that aligned it would lose a
+    where it is no more, wider ones lie in two cache lines, and kernels took up to 1.4 times as
+    long (Zen 4) in the processes whose stack begins so. A kernel that aligned it would lose a
     register; whoever calls it can."""
     wide = target.vector_bytes > 16 and target.triple.startswith("x86_64")
     return f"alignstack({target.vector_bytes}) " if wide else ""

@@ -91,15 +91,16 @@ def tile_efficiency(
     lanes = machine.target.takes_lanes
     # Where no operand comes from memory, none is late. Nor where steps are unrolled: LLVM mixes
     # them, and in a third of the tiles what would just fit lies on the stack.
-    registers = machine.target.vector_registers + (0 if lanes else over)
-    late = np.where(configs["unroll"] > 1, 0, 0 if lanes else over)
-    one = points * vectors + vectors + 1 > machine.target.vector_registers + late
+    late = 0 if lanes else over
+    registers = machine.target.vector_registers + np.where(configs["unroll"] > 1, 0, late)
+    one = points * vectors + vectors + 1 > registers
     taste = np.where(one, SPILL_COST, 0.0)
     if broadcasts_apart(machine.target):
         wander = (vectors == 1) & (configs["unroll"] > 1)
         sums = np.maximum(points - SETTLED_SUMS, 0)
         taste = taste + np.where(wander, WANDERING_SUM_COST * sums, 0.0)
-    several = live_registers(configs, points, vectors, target=machine.target) > registers
+    live = live_registers(configs, points, vectors, target=machine.target)
+    several = live > machine.target.vector_registers + late
     risk = RUN_SPILL_RISK if lanes else SPILL_RISK
     risk = ENGINE_SPILL_COST if machine.target.is_wasm else risk
     taste = taste + np.where(several, risk, 0.0)
